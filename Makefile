@@ -1,0 +1,39 @@
+# Each target makes its own virtual environment on first use; nothing else is needed but Python >= 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench soak docs clean
+.DEFAULT_GOAL := test
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "session-engine needs Python 3.11 or newer; set PYTHON=/path/to/it")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)
+
+demo: $(READY) ## kill a writer in mid-flight and show that nothing acknowledged is lost
+	$(BIN)/python -m benchmarks.demo
+
+test: $(READY) ## the whole suite
+	$(BIN)/python -m pytest -n 2 tests
+
+lint: $(READY) ## ruff, mypy --strict, one-way imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY) ## speed, as ratios to baselines measured in the same run
+	$(BIN)/python -m pytest benchmarks --benchmark-columns=median,iqr,rounds --benchmark-sort=name -q -s
+
+soak: $(READY) ## the same fault and property tests with bigger numbers
+	SOAK=10 $(BIN)/python -m pytest -n 2 tests/faults tests/properties
+
+docs: $(READY) ## regenerate docs/events.md from the event classes
+	$(BIN)/python -m engine.domain.catalogue > docs/events.md
+
+clean: ## remove everything the other targets made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

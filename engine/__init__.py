@@ -1,0 +1,1 @@
+"""The session engine: an append-only event log and the sessions a gateway keeps on it."""

@@ -1,0 +1,1 @@
+"""The pure core: events and decisions, without I/O and without a clock."""

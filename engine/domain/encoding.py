@@ -1,0 +1,210 @@
+"""Events to JSON and back, without failing on hostile text and without ever stopping a replay.
+
+JSON cannot hold a lone surrogate, NaN or an infinity, and Python refuses to print an int of over 4,300
+digits. Such a value is stored as an object with one marker key, and comes back as the value it was:
+
+    {"$text": "a\\ud800"}      a string with lone surrogates, in JSON's own escapes
+    {"$float": "nan"}         nan, inf, -inf
+    {"$int": "0x1f…"}         an int too long to print in decimal
+    {"$pairs": [[k, v], …]}   a dict with a key that is such a string
+    {"$dict": {…}}            a dict that itself looks like a marker
+    {"$repr": "<object …>"}   something JSON has no word for; it stays marked
+
+NUL and ints of any usual size are plain JSON and need no marker. Bytes become base64 text, tuples and
+sets become lists, keys become text: that is what JSON does to them.
+"""
+
+import json
+import math
+from functools import reduce
+from typing import Any, cast
+
+import msgspec
+
+from engine.domain import events as _vocabulary  # noqa: F401 - importing it fills the registry
+from engine.domain.registry import EVENTS, UPCASTS, Event
+
+_MAX_DEPTH = 200
+_LONGEST_INT = 1 << 4096
+_ERASED = "$erased"
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """An event of a tag this version does not know: kept whole, so that replay goes on."""
+
+    topic: str
+    data: dict[str, Any]
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A payload that does not fit its tag or is not JSON: kept raw, to be quarantined and reported."""
+
+    topic: str
+    raw: bytes
+    error: str
+
+
+class Erased(msgspec.Struct, frozen=True):
+    """A payload that was erased on request; the digest still proves what stood there."""
+
+    topic: str
+    digest: str
+    erased_at: int
+
+
+Content = Event | Unknown | Unreadable | Erased
+
+
+def _union_decoder() -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(reduce(lambda left, right: left | right, EVENTS.values()))  # type: ignore[arg-type,return-value]
+
+
+_union = _union_decoder()
+
+
+def encode(event: Event) -> bytes:
+    """Encode an event; what JSON cannot hold is stored in marked form (G52)."""
+    try:
+        data = _encode(event)
+    except (UnicodeEncodeError, ValueError, TypeError, RecursionError):
+        return _encode(mark(event))
+    # msgspec writes NaN as null, so only a payload with a null can have lost one.
+    if (b"null" in data or b'"$' in data) and _needs_marks(event):
+        return _encode(mark(event))
+    return data
+
+
+def decode(topic: str, data: bytes | str) -> Content:
+    """Decode a payload; an unknown tag is kept as a dict and a broken payload as it is, never raised."""
+    try:
+        if ('"$' if isinstance(data, str) else b'"$') not in data and topic not in UPCASTS:  # type: ignore[operator]
+            return cast(Event, _union.decode(data))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass  # told apart below, off the hot path
+    return _decode_slowly(topic, data)
+
+
+def _decode_slowly(topic: str, data: bytes | str) -> Content:
+    try:
+        value = restore(_decode(data))
+        if not isinstance(value, dict):
+            raise TypeError("payload is not a JSON object")  # noqa: TRY301 - one exit for all bad payloads
+        if _ERASED in value:
+            return Erased(topic, value[_ERASED], value["at"])
+        while change := UPCASTS.get(value.get("type", topic)):
+            value = change(value)
+        cls = EVENTS.get(value.get("type", topic))
+        return Unknown(topic, value) if cls is None else msgspec.convert(value, cls)
+    except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        return Unreadable(topic, raw, f"{type(error).__name__}: {error}")
+
+
+def tombstone(digest: str, erased_at: int) -> str:
+    """The payload that takes the place of an erased one and keeps its digest."""
+    return _encode({_ERASED: digest, "at": erased_at}).decode()
+
+
+def tombstone_digest(data: bytes | str) -> bytes | None:
+    """The digest a tombstone keeps, or None for a payload that was not erased."""
+    if not (data.startswith('{"$erased":') if isinstance(data, str) else data.startswith(b'{"$erased":')):
+        return None
+    return bytes.fromhex(_decode(data)[_ERASED])
+
+
+def _is_marker(value: dict[Any, Any]) -> bool:
+    return len(value) == 1 and next(iter(value)) in _RESTORE
+
+
+def _needs_marks(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return _is_marker(value) or any(map(_needs_marks, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return any(map(_needs_marks, value))
+    if isinstance(value, msgspec.Struct):
+        return any(_needs_marks(getattr(value, name)) for name in value.__struct_fields__)
+    return False
+
+
+def mark(value: Any, depth: int = 0) -> Any:
+    """Turn any value into one JSON can hold, marking what it could not."""
+    if depth > _MAX_DEPTH:
+        return {"$repr": f"nested deeper than {_MAX_DEPTH} levels"}
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value) if _encodable(value) else {"$text": json.dumps(value)[1:-1]}
+    if isinstance(value, int):
+        return int(value) if -_LONGEST_INT < value < _LONGEST_INT else {"$int": hex(value)}
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"$float": repr(value)}
+    if isinstance(value, dict):
+        return _mark_dict(value, depth)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [mark(item, depth + 1) for item in value]
+    if isinstance(value, msgspec.Struct):
+        return _mark_struct(value, depth)
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        return {"$repr": _printable(value)}
+
+
+def _mark_dict(value: dict[Any, Any], depth: int) -> Any:
+    if not all(_encodable(str(key)) for key in value):
+        return {"$pairs": [[mark(str(key)), mark(item, depth + 1)] for key, item in value.items()]}
+    marked = {str(key): mark(item, depth + 1) for key, item in value.items()}
+    return {"$dict": marked} if _is_marker(value) else marked
+
+
+def _mark_struct(value: msgspec.Struct, depth: int) -> dict[str, Any]:
+    config = value.__struct_config__
+    marked: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field else {}
+    for field in msgspec.structs.fields(value):
+        item = getattr(value, field.name)
+        if not (config.omit_defaults and item is field.default):
+            marked[field.encode_name] = mark(item, depth + 1)
+    return marked
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _printable(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001 - a foreign __repr__ may raise anything; the message must not be lost for it
+        text = f"<{type(value).__name__}, whose repr failed: {type(error).__name__}>"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def restore(value: Any) -> Any:
+    """Turn marked values back into what they were."""
+    if isinstance(value, list):
+        return [restore(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _is_marker(value):
+        [(marker, item)] = value.items()
+        return _RESTORE[marker](item)
+    return {key: restore(item) for key, item in value.items()}
+
+
+_RESTORE: dict[str, Any] = {
+    "$text": lambda item: json.loads(f'"{item}"'),
+    "$float": float,
+    "$int": lambda item: int(item, 16),
+    "$pairs": lambda item: {restore(key): restore(each) for key, each in item},
+    "$dict": lambda item: {key: restore(each) for key, each in item.items()},
+    "$repr": lambda item: {"$repr": item},
+}

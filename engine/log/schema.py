@@ -1,0 +1,113 @@
+"""The tables of a log, the rules the database itself keeps, and how an older file becomes a current one."""
+
+import os
+from collections.abc import Callable
+
+import apsw
+
+from engine.log.errors import NewerSchemaError, NotALogError
+
+APPLICATION_ID = 0x53455345
+"""Tells a session log from any other SQLite file ("SESE")."""
+
+_VERSION_1 = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+    position INTEGER PRIMARY KEY,
+    stream   TEXT NOT NULL,
+    version  INTEGER NOT NULL,
+    topic    TEXT NOT NULL,
+    time     INTEGER NOT NULL,   -- UTC, microseconds
+    actor    TEXT NOT NULL,
+    command  TEXT NOT NULL,
+    reason   TEXT,
+    event_id BLOB NOT NULL,
+    metadata TEXT,               -- reserved
+    state    ANY NOT NULL,       -- JSON text; a blob only when a foreign mapper compresses or encrypts
+    hash     BLOB NOT NULL,
+    UNIQUE (stream, version)
+) STRICT;
+
+-- Positions at which the clock went back. Between two of them time never falls, so a time is found by
+-- binary search, without an index that every append would pay for.
+CREATE TABLE clock_steps (position INTEGER PRIMARY KEY) STRICT;
+
+CREATE TABLE tracking (
+    application_name TEXT PRIMARY KEY,
+    notification_id  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE snapshots (
+    stream  TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    topic   TEXT NOT NULL,
+    state   ANY NOT NULL,
+    PRIMARY KEY (stream, version)
+) STRICT, WITHOUT ROWID;
+
+-- A stream starts at version 1, or at 0 for those who count so, and goes on without a gap.
+CREATE TRIGGER events_follow_each_other BEFORE INSERT ON events
+WHEN NEW.position IS NOT coalesce((SELECT max(position) FROM events), 0) + 1
+  OR NEW.version IS NOT coalesce(
+        (SELECT max(version) + 1 FROM events WHERE stream = NEW.stream), NEW.version <> 0)
+BEGIN SELECT RAISE(ABORT, 'events follow each other without a gap, in the log and in each stream'); END;
+
+CREATE TRIGGER events_are_immutable BEFORE UPDATE ON events
+WHEN NEW.position IS NOT OLD.position OR NEW.stream IS NOT OLD.stream OR NEW.version IS NOT OLD.version
+  OR NEW.topic IS NOT OLD.topic OR NEW.time IS NOT OLD.time OR NEW.actor IS NOT OLD.actor
+  OR NEW.command IS NOT OLD.command OR NEW.reason IS NOT OLD.reason OR NEW.event_id IS NOT OLD.event_id
+  OR NEW.metadata IS NOT OLD.metadata OR NEW.hash IS NOT OLD.hash
+  OR substr(NEW.state, 1, 12) IS NOT '{"$erased":"' OR substr(OLD.state, 1, 12) IS '{"$erased":"'
+BEGIN SELECT RAISE(ABORT, 'events are immutable; only erasure to a tombstone changes a payload'); END;
+
+CREATE TRIGGER events_are_kept BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
+"""
+
+
+def _create(connection: apsw.Connection) -> None:
+    connection.execute(_VERSION_1)
+    connection.execute("INSERT INTO meta VALUES ('log_id', ?)", (os.urandom(16),))
+
+
+MIGRATIONS: list[Callable[[apsw.Connection], None]] = [_create]
+"""Entry n takes a file from schema version n to n + 1; a new file starts at 0."""
+
+
+def current_version() -> int:
+    return len(MIGRATIONS)
+
+
+def check(connection: apsw.Connection, path: str) -> int:
+    """The file's schema version; 0 if it is empty. Refuses other programs' files and newer schemas."""
+    application_id = connection.pragma("application_id")
+    version = connection.pragma("user_version")
+    if application_id == APPLICATION_ID:
+        if version > current_version():
+            raise NewerSchemaError(
+                f"{path} has schema version {version}, this package knows up to {current_version()}; "
+                "upgrade session-engine to open it"
+            )
+        return int(version)
+    if application_id or version or connection.execute("SELECT count(*) FROM sqlite_schema").get:
+        raise NotALogError(
+            f"{path} is another program's database (application_id {application_id:#x}); "
+            "give the path of a session log or of a file that does not exist yet"
+        )
+    return 0
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Bring the file to the current schema in one transaction, or leave it as it was."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for migration in MIGRATIONS[check(connection, path) :]:
+            migration(connection)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", current_version())
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,165 @@
+"""The one write transaction: appends rows, keeps the chain, feeds the inline projections."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import apsw
+from eventsourcing.persistence import Tracking
+
+from engine.domain.encoding import decode
+from engine.domain.envelope import NEXT_VERSION, Envelope
+from engine.log.chain import genesis, link
+from engine.log.errors import ConflictError, InvalidEventError, TrackingConflictError
+from engine.log.mapper import Row, check_row, to_row
+
+logger = logging.getLogger("engine.log")
+
+_INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+_HEAD = "SELECT position, hash, time FROM events ORDER BY position DESC LIMIT 1"
+_VERSION = "SELECT max(version) FROM events WHERE stream = ?"
+_TRACK = """INSERT INTO tracking VALUES (?1, ?2)
+    ON CONFLICT (application_name) DO UPDATE SET notification_id = ?2 WHERE notification_id < ?2
+    RETURNING 1"""
+
+
+class InlineProjection(Protocol):
+    """A fold that changes in the transaction that appends, so that it cannot be stale.
+
+    `create` makes its tables if they are missing; `apply` gets the events of one command, in order, and
+    writes through the transaction. If it raises, the command fails and leaves nothing behind.
+    """
+
+    def create(self, transaction: "Transaction") -> None: ...
+
+    def apply(self, transaction: "Transaction", events: Sequence[Envelope]) -> None: ...
+
+
+class Transaction:
+    """What a command may do while it holds the write lock. Valid only inside the command."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        clock: Callable[[], int],
+        payload_limit: int,
+        inline: Sequence[InlineProjection],
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._limit = payload_limit
+        self._inline = inline
+        self._data_version = -1
+        self.position = 0
+        self._hash = b""
+        self._time = 0
+
+    def refresh(self) -> None:
+        """Read the head again if anybody else has written; called right after BEGIN IMMEDIATE."""
+        version = self._connection.data_version()
+        if version != self._data_version:
+            row = self._connection.execute(_HEAD).fetchone()
+            if row is None:
+                log_id = self._connection.execute("SELECT value FROM meta WHERE key = 'log_id'").get
+                row = (0, genesis(log_id), 0)
+            self.position, self._hash, self._time = row
+            self._data_version = version
+
+    def settle(self) -> None:
+        """The transaction was committed: this connection's own change is not news to it."""
+        self._data_version = self._connection.data_version()
+
+    def forget(self) -> None:
+        """The transaction was rolled back, or nobody knows how it ended: look again next time."""
+        self._data_version = -1
+
+    def mark(self) -> tuple[int, bytes, int]:
+        """The head, to go back to with `rewind` when a command fails and the others go on."""
+        return self.position, self._hash, self._time
+
+    def rewind(self, mark: tuple[int, bytes, int]) -> None:
+        self.position, self._hash, self._time = mark
+
+    @property
+    def now(self) -> int:
+        """The log's clock, in UTC microseconds."""
+        return self._clock()
+
+    def execute(self, sql: str, bindings: Sequence[Any] = ()) -> apsw.Cursor:
+        """Run SQL inside the transaction, to read or for an inline projection's own tables."""
+        return self._connection.execute(sql, bindings)
+
+    def executemany(self, sql: str, bindings: Iterable[Sequence[Any]]) -> apsw.Cursor:
+        return self._connection.executemany(sql, bindings)
+
+    def version(self, stream: str) -> int | None:
+        """The stream's last version, or None if it has no events."""
+        version: int | None = self._connection.execute(_VERSION, (stream,)).get
+        return version
+
+    def append(self, envelopes: Sequence[Envelope]) -> list[int]:
+        """Append events to their streams; their positions."""
+        return self.append_rows([to_row(envelope, self._limit) for envelope in envelopes])
+
+    def append_rows(self, rows: Sequence[Row]) -> list[int]:
+        """Append rows that were encoded before the lock was taken; their positions."""
+        first = self.position + 1
+        recorded: list[Envelope] = []
+        for row in rows:
+            envelope = self._append_one(row)
+            if envelope is not None:
+                recorded.append(envelope)
+        if recorded:
+            for projection in self._inline:
+                projection.apply(self, recorded)
+        return list(range(first, self.position + 1))
+
+    def _append_one(self, row: Row) -> Envelope | None:
+        """Write a row; its envelope if an inline projection will want it."""
+        stream, version, event_id, digest = row.stream, row.version, row.event_id, row.digest
+        if version == NEXT_VERSION:
+            version = (self.version(stream) or 0) + 1
+        time = row.time or self._clock()
+        position = self.position + 1
+        try:
+            header = (
+                position, stream, version, row.topic, time,
+                row.actor, row.command, row.reason, event_id.hex(), row.metadata,
+            )  # fmt: skip
+            hash_ = link(self._hash, digest, header)
+            self._connection.execute(_INSERT, (*header[:8], event_id, row.metadata, row.state, hash_))
+        except apsw.ConstraintError as error:
+            raise self._refusal(row, version, error) from error
+        except (UnicodeEncodeError, TypeError, OverflowError, AttributeError, ValueError):
+            check_row(row)
+            raise
+        if time < self._time:
+            self._note_clock_step(position, time)
+        self.position, self._hash, self._time = position, hash_, time
+        if not self._inline:
+            return None
+        content = row.event or decode(row.topic, row.state)
+        return Envelope(
+            stream, version, content, time, row.actor, row.command, row.reason, position, event_id, row.metadata
+        )
+
+    def track(self, tracking: Tracking) -> None:
+        """Record how far a projection of another application has come."""
+        if self._connection.execute(_TRACK, (tracking.application_name, tracking.notification_id)).get is None:
+            raise TrackingConflictError(
+                f"position {tracking.notification_id} of {tracking.application_name!r} is not after the recorded one"
+            )
+
+    def _note_clock_step(self, position: int, time: int) -> None:
+        self._connection.execute("INSERT INTO clock_steps VALUES (?)", (position,))
+        if self._time - time > 1_000_000:
+            logger.warning("the clock went back %.1f s at position %d", (self._time - time) / 1e6, position)
+
+    def _refusal(self, row: Row, version: int, error: apsw.ConstraintError) -> Exception:
+        """What a refused insert means."""
+        check_row(row)
+        actual = self.version(row.stream)
+        if version < 0:
+            return InvalidEventError(f"{version} is not a version of stream {row.stream!r}; a stream starts at 1")
+        follows = version in (0, 1) if actual is None else version == actual + 1
+        return error if follows else ConflictError(row.stream, version - 1, actual)

@@ -1,0 +1,405 @@
+"""One writer and group commit: whatever queues up during a commit goes into the next one.
+
+A command is a function that gets the open transaction. When nobody is writing, the caller's own thread
+runs its command and commits, without a thread switch; otherwise it queues, and the writer thread runs all
+queued commands in one transaction, each in its own savepoint. A command is answered only after COMMIT.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar, cast
+
+import apsw
+
+from engine.log.errors import (
+    ClosedLogError,
+    CorruptLogError,
+    ForkedLogError,
+    LogError,
+    NestedCommandError,
+    NotALogError,
+)
+from engine.log.transaction import Transaction
+
+logger = logging.getLogger("engine.log")
+
+T = TypeVar("T")
+Command = Callable[[Transaction], T]
+
+_MAX_BATCH = 1000
+
+
+class _Work(Generic[T]):
+    """One command on its way: the thread or the event loop that waits for it, and its outcome.
+
+    An `atomic` command is a single statement, which undoes itself when it fails and needs no savepoint.
+    """
+
+    __slots__ = ("atomic", "command", "error", "future", "latch", "loop", "result")
+
+    def __init__(self, command: Command[T], atomic: bool, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.command = command
+        self.atomic = atomic
+        self.result: T | None = None
+        self.error: BaseException | None = None
+        self.loop = loop
+        self.future: asyncio.Future[T] | None = loop.create_future() if loop else None
+        self.latch: threading.Lock | None = None
+
+
+class Statistics:
+    """What the writer has done so far; read it without a lock, it only grows."""
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.commands = 0
+        self.storage_errors = 0
+        self.largest_batch = 0
+        self.commit_seconds = 0.0
+        self.slowest_commit_seconds = 0.0
+        self.checkpoints = 0
+        self.wal_pages = 0
+
+
+class Writer:
+    """Owns the writing connection; everything that changes the file goes through `run` or `run_async`."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        transaction: Transaction,
+        *,
+        explain: Callable[[apsw.Error, str, float | None], LogError],
+        on_commit: Callable[[int], None],
+        queue_limit: int,
+        checkpoint_pages: int,
+    ) -> None:
+        self._connection = connection
+        self._transaction = transaction
+        self._explain = explain
+        self._on_commit = on_commit
+        self._queue_limit = queue_limit
+        self._checkpoint_pages = self._checkpoint_at = checkpoint_pages
+        self._queue: deque[_Work[Any]] = deque()
+        self._mutex = threading.Lock()
+        self._space = threading.Condition(self._mutex)
+        self._async_space: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._turn = threading.Lock()
+        self._turn_holder = 0
+        self._bell = threading.Lock()
+        self._bell.acquire()
+        self._asleep = False
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._truncate = False
+        self._refusal: LogError | None = None
+        self.statistics = Statistics()
+        connection.set_wal_hook(self._note_wal)
+
+    # Giving commands
+
+    def run(self, command: Command[T], *, atomic: bool = False) -> T:
+        """Run a command and return its result once it is durable."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._turn_holder == threading.get_ident():
+            raise NestedCommandError("a command may not give another one; use the transaction it was given")
+        if not self._queue and self._turn.acquire(blocking=False):
+            work = _Work(command, atomic)
+            try:
+                self._check_open()
+                self._write([work])
+            finally:
+                self._turn.release()
+                if self._queue or self.statistics.wal_pages >= self._checkpoint_at:
+                    with self._mutex:
+                        self._wake()
+        else:
+            work = self._enqueue(command, atomic)
+        if work.error is not None:
+            raise work.error
+        return cast(T, work.result)
+
+    def run_async(self, command: Command[T], *, atomic: bool = False) -> Awaitable[T]:
+        """Like `run`, to be awaited; never blocks the event loop.
+
+        Cancelling the await does not cancel the command: it is written once, or fails, as if waited for.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        loop = asyncio.get_running_loop()
+        work = _Work(command, atomic, loop)
+        with self._mutex:
+            self._check_open()
+            if len(self._queue) >= self._queue_limit:
+                return self._when_there_is_space(work, loop)
+            self._queue.append(work)
+            self._wake()
+        return cast("asyncio.Future[T]", work.future)
+
+    async def _when_there_is_space(self, work: _Work[T], loop: asyncio.AbstractEventLoop) -> T:
+        while True:
+            with self._mutex:
+                self._check_open()
+                if len(self._queue) < self._queue_limit:
+                    self._queue.append(work)
+                    self._wake()
+                    break
+                space: asyncio.Future[None] = loop.create_future()
+                self._async_space.append((loop, space))
+            await space
+        return await cast("asyncio.Future[T]", work.future)
+
+    def _enqueue(self, command: Command[T], atomic: bool) -> _Work[T]:
+        work = _Work(command, atomic)
+        work.latch = threading.Lock()
+        work.latch.acquire()
+        with self._mutex:
+            while len(self._queue) >= self._queue_limit and not self._closing:
+                self._space.wait()
+            self._check_open()
+            self._queue.append(work)
+            self._wake()
+        work.latch.acquire()
+        return work
+
+    def _wake(self) -> None:
+        """Start or ring the writer thread; the mutex is held."""
+        if self._thread is None:
+            # A daemon never blocks exit; what it was still to do was not acknowledged, and `close`, which
+            # also runs at exit, waits for it.
+            self._thread = threading.Thread(target=self._loop, name="session-log-writer", daemon=True)
+            self._thread.start()
+        if self._asleep:
+            self._asleep = False
+            self._bell.release()
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        if self._closing:
+            raise ClosedLogError("the log is closed; open it again to use it")
+
+    # Writing
+
+    def _loop(self) -> None:
+        while True:
+            with self._mutex:
+                idle = not self._queue and self.statistics.wal_pages < self._checkpoint_at
+                if idle and self._closing:
+                    return
+                self._asleep = idle
+            if idle:
+                self._bell.acquire()
+                continue
+            with self._turn:
+                batch = self._take_batch()
+                if batch:
+                    self._write(batch)
+            _answer(batch)
+            if self.statistics.wal_pages >= self._checkpoint_at:
+                with self._turn:
+                    self._checkpoint()
+
+    def _take_batch(self) -> list[_Work[Any]]:
+        with self._mutex:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), _MAX_BATCH))]
+            self._space.notify_all()
+            waiting, self._async_space = self._async_space, deque()
+        for loop, space in waiting:
+            _in_loop(loop, _let_go, [space])
+        return batch
+
+    def _write(self, batch: list[_Work[Any]]) -> None:
+        """Run a batch in one transaction; afterwards each work has its outcome. The turn is held."""
+        self._turn_holder = threading.get_ident()
+        started = time.perf_counter()
+        execute = self._connection.execute
+        try:
+            execute("BEGIN IMMEDIATE")
+            self._transaction.refresh()
+            if len(batch) == 1:
+                batch[0].result = batch[0].command(self._transaction)
+            else:
+                for work in batch:
+                    self._run_one_of_many(work)
+            execute("COMMIT")
+            self._transaction.settle()
+        except BaseException as error:  # noqa: BLE001 - every way to fail is reported to every command it failed
+            self._abandon(batch, error, time.perf_counter() - started)
+        else:
+            self._on_commit(self._transaction.position)
+            self._count(len(batch), time.perf_counter() - started)
+        finally:
+            self._turn_holder = 0
+
+    def _run_one_of_many(self, work: _Work[Any]) -> None:
+        """Run a command so that its failure leaves the others of the batch standing."""
+        execute, transaction = self._connection.execute, self._transaction
+        mark = transaction.mark()
+        if not work.atomic:
+            execute("SAVEPOINT command")
+        try:
+            work.result = work.command(transaction)
+            if not work.atomic:
+                execute("RELEASE command")
+        except BaseException as error:
+            # Some storage errors end the whole transaction, and with it every command of the batch.
+            # So does a second statement of an atomic command: nothing is left to undo its first.
+            lost = not self._connection.in_transaction or (work.atomic and not isinstance(error, LogError))
+            if lost or isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            if not work.atomic:
+                execute("ROLLBACK TO command")
+                execute("RELEASE command")
+            transaction.rewind(mark)
+            work.error = self._translate(error, None)
+
+    def _abandon(self, batch: list[_Work[Any]], error: BaseException, waited: float) -> None:
+        self._transaction.forget()
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except apsw.Error:
+            logger.exception("rolling back failed too")
+        error = self._translate(error, waited)
+        if isinstance(error, (CorruptLogError, NotALogError)):
+            self.refuse(error)
+        for work in batch:
+            if work.error is None:
+                work.error = error
+
+    def _translate(self, error: BaseException, waited: float | None) -> BaseException:
+        if not isinstance(error, apsw.Error):
+            return error
+        self.statistics.storage_errors += 1
+        translated = self._explain(error, "writing", waited)
+        translated.__cause__ = error
+        return translated
+
+    def _count(self, commands: int, seconds: float) -> None:
+        statistics = self.statistics
+        statistics.commits += 1
+        statistics.commands += commands
+        statistics.commit_seconds += seconds
+        if commands > statistics.largest_batch:
+            statistics.largest_batch = commands
+        if seconds > statistics.slowest_commit_seconds:
+            statistics.slowest_commit_seconds = seconds
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self.statistics.wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Move the WAL into the file between two commits, when nothing of this process can join it.
+
+        Usually PASSIVE, which waits for nobody, empties it. When readers or other writing processes have
+        kept it from doing so four times over, RESTART holds them off for a moment.
+        """
+        pages = self.statistics.wal_pages
+        insist = pages >= 4 * self._checkpoint_pages
+        mode = apsw.SQLITE_CHECKPOINT_RESTART if insist else apsw.SQLITE_CHECKPOINT_PASSIVE
+        if self._truncate:
+            mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
+        try:
+            in_wal, moved = self._connection.wal_checkpoint(mode=mode)
+            self.statistics.checkpoints += 1
+        except apsw.BusyError:
+            in_wal, moved = pages, 0
+            logger.warning("the WAL has %d pages and a reader keeps it from shrinking", pages)
+        except apsw.Error as error:
+            in_wal, moved = pages, 0
+            logger.warning("checkpoint failed; the WAL grows until one succeeds: %s", error)
+        done = moved >= in_wal
+        self._truncate = self._truncate and not done
+        self._checkpoint_at = self._checkpoint_pages if done else pages + self._checkpoint_pages
+        self.statistics.wal_pages = 0 if done else pages
+
+    def empty_wal(self) -> None:
+        """Drop the WAL's content now, or at the first checkpoint that no reader prevents."""
+        with self._turn:
+            self._truncate = True
+            self._checkpoint()
+
+    # Ending
+
+    def refuse(self, error: LogError) -> None:
+        """Write nothing more: the file is damaged, or belongs to the parent of a fork.
+
+        Takes no lock: in the child of a fork a lock may be held by a thread that is not there.
+        """
+        if self._refusal is None:
+            self._refusal = error
+
+    @property
+    def refusal(self) -> LogError | None:
+        return self._refusal
+
+    @property
+    def queue_depth(self) -> int:
+        return len(self._queue)
+
+    def close(self, *, drain: bool = True) -> None:
+        """Stop taking commands; write those already taken, or with drain=False fail them visibly."""
+        if isinstance(self._refusal, ForkedLogError):
+            return
+        with self._mutex:
+            self._closing = True
+            dropped = [] if drain else list(self._queue)
+            if dropped:
+                self._queue.clear()
+            self._space.notify_all()
+            waiting, self._async_space = self._async_space, deque()
+            thread = self._thread
+            if thread is not None:
+                self._wake()
+        for work in dropped:
+            work.error = ClosedLogError("the log was closed before this command was written")
+        _answer(dropped)
+        for loop, space in waiting:
+            _in_loop(loop, _let_go, [space])
+        if thread is not None:
+            thread.join()
+        with self._turn:
+            self._connection.close()
+
+
+def _answer(batch: list[_Work[Any]]) -> None:
+    """Wake everybody who waits for a command of the batch; each event loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[_Work[Any]]] = {}
+    for work in batch:
+        if work.latch is not None:
+            work.latch.release()
+        elif work.loop is not None:
+            loops.setdefault(work.loop, []).append(work)
+    for loop, works in loops.items():
+        _in_loop(loop, _resolve, works)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], items: list[Any]) -> None:
+    try:
+        loop.call_soon_threadsafe(function, items)
+    except RuntimeError:
+        logger.debug("an event loop was closed while it waited for the log")
+
+
+def _resolve(works: list[_Work[Any]]) -> None:
+    for work in works:
+        future = work.future
+        if future is None or future.done():
+            continue
+        if work.error is not None:
+            future.set_exception(work.error)
+        else:
+            future.set_result(work.result)
+
+
+def _let_go(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

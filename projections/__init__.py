@@ -1,0 +1,1 @@
+"""The read side: folds of the event log."""
