@@ -2,7 +2,8 @@
 
     digest = BLAKE2b-256(payload)
     hash   = BLAKE2b-256(previous hash ‖ digest ‖ header)
-    header = JSON [position, stream, version, topic, time, actor, command, reason, event id in hex, metadata]
+    header = JSON [position, stream, version, topic, time, actor, command, reason, event id in hex
+             or null, metadata]
 
 The first row's previous hash is BLAKE2b-256 of the log's own id, so rows cannot move between logs. An
 erased payload leaves its digest in its tombstone: the chain still verifies. Cutting off the tail leaves a

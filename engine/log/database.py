@@ -1,15 +1,28 @@
 """Opening the file: folder and permissions, checks, durability settings, read-only fallbacks."""
 
+import ctypes
+import logging
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 import apsw
 
 from engine.log import schema
-from engine.log.errors import LockedLogError, LogError, NotALogError, OldSQLiteError, StorageError, translate
+from engine.log.errors import (
+    ForkedLogError,
+    LockedLogError,
+    LogError,
+    NotALogError,
+    OldSQLiteError,
+    StorageError,
+    translate,
+)
 from engine.log.locks import Patience, holder
+
+logger = logging.getLogger("engine.log")
 
 MINIMUM_SQLITE = (3, 51, 3)
 """Older versions can corrupt a file when a WAL reset meets a checkpoint of another connection."""
@@ -35,6 +48,33 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+_inherited: set[tuple[int, int]] = set()
+"""Device and inode of the logs that were open when this process was forked.
+
+SQLite keeps one record per file and process of the locks it holds. A forked child inherits the record but
+not the locks, so a connection the child makes to such a file believes in locks that are not there, and two
+writers can overwrite each other. Measured: acknowledged events lost.
+"""
+
+
+def close_connection(connection: apsw.Connection) -> None:
+    """Close; only the last checkpoint can fail here, and what was acknowledged is in the WAL and stays."""
+    name = connection.filename
+    try:
+        connection.close()
+    except apsw.Error as error:
+        logger.warning("closing %s left the WAL behind: %s", name, error)
+
+
+def keep_for_ever(connection: apsw.Connection) -> None:
+    """Never let an inherited connection be closed, not even when the interpreter ends.
+
+    Closing rolls back what the parent's threads were writing at the moment of the fork, and does so in the
+    index of the WAL, which is memory the two processes share. Measured: acknowledged events lost.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
 class Database:
     """One log file: makes connections to it that all have the same settings."""
 
@@ -53,11 +93,28 @@ class Database:
         self._vfs = vfs
         self._immutable = False
 
-    def prepare(self) -> apsw.Connection:
-        """Create the file if need be, check it, bring it to the current schema; the writer's connection."""
+    def abandon_after_fork(self) -> ForkedLogError:
+        """In the child of a fork: from now on this file is the parent's alone; the error that says so."""
+        with suppress(OSError):
+            found = os.stat(self.path)  # noqa: PTH116 - path is text
+            _inherited.add((found.st_dev, found.st_ino))
+        return self._forked()
+
+    def _forked(self) -> ForkedLogError:
+        return ForkedLogError(
+            f"{self.path} was open when this process was forked, and SQLite cannot be used across a fork; "
+            "start the process with spawn or exec, or open the log only after the fork"
+        )
+
+    def prepare(self) -> apsw.Connection | None:
+        """Create the file if need be, check it, bring it to the current schema; a connection to write with."""
         try:
+            path = Path(self.path)
+            if _inherited and path.exists() and (path.stat().st_dev, path.stat().st_ino) in _inherited:
+                raise self._forked()
             if self.read_only:
-                return self._open_read_only()
+                self._open_read_only()
+                return None
             fresh = self._create_file()
             connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
             try:
@@ -69,7 +126,7 @@ class Database:
                 if fresh:
                     sync_folder(Path(self.path).parent)
             except BaseException:
-                connection.close()
+                close_connection(connection)
                 raise
             return connection
         except apsw.Error as error:
@@ -133,30 +190,27 @@ class Database:
         if mode != "wal":
             raise StorageError(f"{self.path} cannot use write-ahead logging (got {mode!r}); use a local file system")
 
-    def _open_read_only(self) -> apsw.Connection:
+    def _open_read_only(self) -> None:
         if not Path(self.path).exists():
             raise NotALogError(f"{self.path} does not exist; opening read-only does not create a log")
         try:
-            return self._checked_reader()
+            self._check_reading()
         except (apsw.CantOpenError, apsw.ReadOnlyError):
             wal = Path(f"{self.path}-wal")
             if wal.exists() and wal.stat().st_size:
                 raise
             # A closed log on a read-only medium: no WAL, and no place to put its index.
             self._immutable = True
-            return self._checked_reader()
+            self._check_reading()
 
-    def _checked_reader(self) -> apsw.Connection:
+    def _check_reading(self) -> None:
         connection = self._connect(apsw.SQLITE_OPEN_READONLY)
         try:
             version = schema.check(connection, self.path)
-        except BaseException:
-            connection.close()
-            raise
+        finally:
+            close_connection(connection)
         if version < schema.current_version():
-            connection.close()
             raise NotALogError(
                 f"{self.path} is empty or has an old schema (version {version}); "
                 "open it once for writing to create or migrate it"
             )
-        return connection

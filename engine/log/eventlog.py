@@ -17,8 +17,14 @@ from engine.domain.encoding import tombstone, tombstone_digest
 from engine.domain.envelope import LOG_STREAM, NEXT_VERSION, Envelope
 from engine.domain.events import ContentErased
 from engine.log import chain
-from engine.log.database import Database
-from engine.log.errors import ClosedLogError, ForkedLogError, InvalidEventError, LogError, ReadOnlyLogError
+from engine.log.database import Database, keep_for_ever
+from engine.log.errors import (
+    ClosedLogError,
+    CorruptLogError,
+    InvalidEventError,
+    LogError,
+    ReadOnlyLogError,
+)
 from engine.log.mapper import Row, to_row
 from engine.log.reader import Reader
 from engine.log.tail import Tail
@@ -88,15 +94,14 @@ class EventLog:
         self._reader = Reader(self._database.reader, self._database.explain, self._note_damage)
         self._tail = Tail(self._reader.last_position)
         self._writer: Writer | None = None
-        if read_only:
-            connection.close()
-        else:
+        if connection is not None:
             transaction = Transaction(connection, clock, payload_limit, inline)
             self._writer = Writer(
                 connection,
                 transaction,
                 explain=self._database.explain,
                 on_commit=self._tail.publish,
+                busy_timeout=busy_timeout,
                 queue_limit=queue_limit,
                 checkpoint_pages=checkpoint_pages,
             )
@@ -219,17 +224,22 @@ class EventLog:
 
     def health(self) -> Health:
         """State, size and counters."""
-        position = self.last_position
-        steps = self._reader.value("SELECT count(*) FROM clock_steps")
         writer = self._writer
+        state = "read-only" if writer is None else "ok" if writer.refusal is None else writer.refusal.code
+        position, steps = self._tail.position, 0
+        try:
+            position = self.last_position
+            steps = self._reader.value("SELECT count(*) FROM clock_steps")
+        except CorruptLogError as error:
+            state = error.code
         wal = f"{self.path}-wal"
         wal_bytes = os.stat(wal).st_size if os.path.exists(wal) else 0  # noqa: PTH110,PTH116 - path is text
         if writer is None:
-            return Health(path=self.path, state="read-only", position=position, clock_steps=steps, wal_bytes=wal_bytes)
+            return Health(path=self.path, state=state, position=position, clock_steps=steps, wal_bytes=wal_bytes)
         counted = writer.statistics
         return Health(
             path=self.path,
-            state="ok" if writer.refusal is None else writer.refusal.code,
+            state=state,
             position=position,
             clock_steps=steps,
             queue_depth=writer.queue_depth,
@@ -272,12 +282,13 @@ class EventLog:
             self.close()
 
     def _abandon_after_fork(self) -> None:
-        error = ForkedLogError(f"{self.path} was opened before a fork; the child must open the log for itself")
+        error = self._database.abandon_after_fork()
         self._unusable = error
-        _kept_for_the_parent.extend(self._reader.abandon(error))
+        connections = self._reader.abandon(error)
         if self._writer is not None:
-            self._writer.refuse(error)
-            _kept_for_the_parent.append(self._writer)
+            connections.append(self._writer.abandon(error))
+        for connection in connections:
+            keep_for_ever(connection)
 
 
 def _erase_one(transaction: Transaction, position: int) -> bool:
@@ -296,8 +307,6 @@ def _erase_one(transaction: Transaction, position: int) -> bool:
 
 
 _open_logs: "weakref.WeakSet[EventLog]" = weakref.WeakSet()
-_kept_for_the_parent: list[Any] = []
-"""Connections inherited by a forked child: closing them there could disturb the parent's locks."""
 
 
 def _close_all() -> None:

@@ -1,6 +1,5 @@
 """Between envelopes and rows: the part of the hot path that the writer's lock need not cover."""
 
-import os
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,7 +23,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     actor: str
     command: str
     reason: str | None
-    event_id: bytes
+    event_id: bytes | None
     metadata: str | None
     state: str | bytes
     digest: bytes
@@ -34,19 +33,29 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 def to_row(envelope: Envelope, limit: int) -> Row:
     """Encode an envelope; refuses what the log could not give back."""
     event = checked(envelope)
-    return make_row(
+    state = encode(event)
+    if len(state) > limit:
+        raise _too_large(event.TOPIC, envelope.stream, len(state), limit)
+    return Row(
         envelope.stream,
         envelope.version,
         event.TOPIC,
-        encode(event),
-        limit,
         envelope.time,
         envelope.actor,
         envelope.command,
         envelope.reason,
         envelope.event_id,
         envelope.metadata,
+        state.decode(),
+        digest(state),
         event,
+    )
+
+
+def _too_large(topic: str, stream: str, size: int, limit: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(
+        f"a {topic} event of {size:,} bytes on {stream!r} is over the limit of {limit:,} bytes; "
+        "store large content elsewhere and append a reference"
     )
 
 
@@ -58,50 +67,23 @@ def checked(envelope: Envelope) -> Event:
     return event
 
 
-def make_row(
-    stream: str,
-    version: int,
-    topic: str,
-    state: bytes,
-    limit: int,
-    time: int = 0,
-    actor: str = "",
-    command: str = "",
-    reason: str | None = None,
-    event_id: bytes | None = None,
-    metadata: str | None = None,
-    event: Event | None = None,
-) -> Row:
-    """Build a row from encoded state; JSON is stored as text so that any SQLite client can read it."""
+def stored_row(stored: StoredEvent, limit: int) -> Row:
+    """A row from an event the library's mapper encoded; JSON becomes text, anything else stays a blob."""
+    stream, topic, state = str(stored.originator_id), stored.topic, stored.state
     if len(state) > limit:
-        raise PayloadTooLargeError(
-            f"a {topic} event of {len(state):,} bytes on {stream!r} is over the limit of {limit:,} bytes; "
-            "store large content elsewhere and append a reference"
-        )
+        raise _too_large(topic, stream, len(state), limit)
     content: str | bytes = state
     if state[:1] == b"{" and b"\0" not in state:
         try:
             content = state.decode()
         except UnicodeDecodeError:
             content = state
-    return Row(
-        stream,
-        version,
-        topic,
-        time,
-        actor,
-        command,
-        reason,
-        event_id or os.urandom(16),
-        metadata,
-        content,
-        digest(state),
-        event,
-    )
+    columns: Columns = stored.columns if isinstance(stored, EnvelopedEvent) else (0, "", "", None, None, None)
+    return Row(stream, stored.originator_version, topic, *columns, content, digest(state), None)
 
 
 def check_row(row: Row) -> None:
-    """Explain why a row cannot be stored: only called when the database or the encoder refused it."""
+    """Raise what is wrong with a row that the database or the encoder refused, or that looks unusual."""
     for name in ("stream", "topic", "actor", "command", "reason", "metadata"):
         value = getattr(row, name)
         if value is None and name in ("reason", "metadata"):
@@ -116,9 +98,9 @@ def check_row(row: Row) -> None:
             ) from None
     for name in ("version", "time"):
         value = getattr(row, name)
-        if not isinstance(value, int) or not -(1 << 63) <= value < 1 << 63:
+        if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
             raise InvalidEventError(f"{name} must be a 64-bit integer, not {value!r}")
-    if not isinstance(row.event_id, bytes) or len(row.event_id) != 16:
+    if row.event_id is not None and (not isinstance(row.event_id, bytes) or len(row.event_id) != 16):
         raise InvalidEventError("event_id must be the 16 bytes of a UUID")
 
 

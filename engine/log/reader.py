@@ -7,14 +7,17 @@ from typing import Any
 
 import apsw
 
-from engine.domain.encoding import decode
+from engine.domain.encoding import decode_many
 from engine.domain.envelope import Envelope
+from engine.log.database import close_connection
 from engine.log.errors import ClosedLogError, CorruptLogError, LogError
+from engine.log.schema import EVENT_ID
 
-_COLUMNS = "stream, version, topic, time, actor, command, reason, position, event_id, metadata, state"
+_COLUMNS = f"stream, version, topic, time, actor, command, reason, position, {EVENT_ID}, metadata, state"
 _BATCH = 1000
 _TOPIC_WINDOW = 20_000
 _IDLE_CONNECTIONS = 8
+_BEYOND = 1 << 62
 
 
 class Reader:
@@ -61,34 +64,48 @@ class Reader:
             if self._closed is None and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 return
-        connection.close()
+        close_connection(connection)
 
     def last_position(self) -> int:
         return self.value("SELECT max(position) FROM events") or 0
 
+    def end(self) -> int:
+        """The last position; if the page that holds it is damaged, one beyond any."""
+        try:
+            return self.last_position()
+        except CorruptLogError:
+            return _BEYOND
+
     def by_position(self, after: int, upto: int | None, topics: Sequence[str]) -> Iterator[Envelope]:
         """Events after a position up to the end as it is now; a topic filter reads bounded windows too."""
         where = f" AND topic IN ({','.join('?' * len(topics))})" if topics else ""
-        sql = f"SELECT {_COLUMNS} FROM events WHERE position > ? AND position <= ?{where} ORDER BY position"
         window = _TOPIC_WINDOW if topics else _BATCH
-        end = self.last_position() if upto is None else min(upto, self.last_position())
+        end = self.end() if upto is None else min(upto, self.end())
         while after < end:
             stop = min(after + window, end)
-            yield from map(_envelope, self._readable(sql, after, stop, tuple(topics)))
+            for rows in self.window(_COLUMNS, after + 1, stop, where, topics):
+                yield from _envelopes(rows)
             after = stop
 
-    def _readable(self, sql: str, after: int, stop: int, topics: tuple[str, ...]) -> list[tuple[Any, ...]]:
-        """The rows of a window; on a damaged page, an error that names the first one that cannot be read."""
+    def window(
+        self, columns: str, first: int, last: int, where: str = "", bindings: Sequence[Any] = ()
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows by position; those of a damaged window one by one up to the first that cannot be read."""
+        select = f"SELECT {columns} FROM events WHERE position"
         try:
-            return self.rows(sql, (after, stop, *topics))
+            found = self.rows(f"{select} >= ? AND position <= ?{where} ORDER BY position", (first, last, *bindings))
+        except CorruptLogError:
+            for position in range(first, last + 1):
+                yield self._readable(f"{select} = ?{where}", (position, *bindings), position)
+        else:
+            yield found
+
+    def _readable(self, sql: str, bindings: Sequence[Any], position: int | None) -> list[tuple[Any, ...]]:
+        try:
+            return self.rows(sql, bindings)
         except CorruptLogError as error:
-            for position in range(after, stop):
-                try:
-                    self.rows(sql, (position, position + 1, *topics))
-                except CorruptLogError:
-                    message = f"{error}; first unreadable position {position + 1}, read on after it"
-                    raise CorruptLogError(message, position + 1) from error
-            raise
+            where = "an event" if position is None else f"position {position}"
+            raise CorruptLogError(f"{error}; {where} cannot be read, what is after it may be", position) from error
 
     def by_stream(self, stream: str, after: int, upto: int | None, *, backwards: bool = False) -> Iterator[Envelope]:
         """Events of one stream with a version above `after`, in order or newest first."""
@@ -97,16 +114,29 @@ class Reader:
             f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND version > ? AND version <= ? "
             f"ORDER BY version {order} LIMIT {_BATCH}"
         )
-        low, high = after, (1 << 62) if upto is None else upto
+        low, high = after, _BEYOND if upto is None else upto
         while True:
-            rows = self.rows(sql, (stream, low, high))
-            yield from map(_envelope, rows)
+            try:
+                rows = self.rows(sql, (stream, low, high))
+            except CorruptLogError:
+                yield from self._by_stream_until_damage(stream, low, high, backwards)
+                return
+            yield from _envelopes(rows)
             if len(rows) < _BATCH:
                 return
             if backwards:
                 high = rows[-1][1] - 1
             else:
                 low = rows[-1][1]
+
+    def _by_stream_until_damage(self, stream: str, low: int, high: int, backwards: bool) -> Iterator[Envelope]:
+        """Serve a stream event by event; the index, which also holds the positions, may still be whole."""
+        high = min(high, self.stream_version(stream) or 0)
+        for version in range(high, low, -1) if backwards else range(low + 1, high + 1):
+            position = self.value("SELECT position FROM events WHERE stream = ? AND version = ?", (stream, version))
+            yield from _envelopes(
+                self._readable(f"SELECT {_COLUMNS} FROM events WHERE position = ?", (position,), position)
+            )
 
     def stream_version(self, stream: str) -> int | None:
         version: int | None = self.value("SELECT max(version) FROM events WHERE stream = ?", (stream,))
@@ -154,7 +184,7 @@ class Reader:
             self._closed = reason or ClosedLogError("the log is closed; open it again to use it")
             idle, self._idle = self._idle, deque()
         for connection in idle:
-            connection.close()
+            close_connection(connection)
 
     def abandon(self, reason: LogError) -> list[apsw.Connection]:
         """After a fork, in the child: give up the connections without closing or locking anything."""
@@ -163,6 +193,12 @@ class Reader:
         return idle
 
 
-def _envelope(row: tuple[Any, ...]) -> Envelope:
-    stream, version, topic, time, actor, command, reason, position, event_id, metadata, state = row
-    return Envelope(stream, version, decode(topic, state), time, actor, command, reason, position, event_id, metadata)
+def _envelopes(rows: list[tuple[Any, ...]]) -> Iterator[Envelope]:
+    """Envelopes of rows, column by column: the loops run in C."""
+    if not rows:
+        return iter(())
+    streams, versions, topics, times, actors, commands, reasons, positions, ids, metadata, states = zip(
+        *rows, strict=True
+    )
+    contents = decode_many(topics, states)
+    return map(Envelope, streams, versions, contents, times, actors, commands, reasons, positions, ids, metadata)

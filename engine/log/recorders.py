@@ -16,13 +16,14 @@ from eventsourcing.persistence import (
 )
 
 from engine.log.eventlog import EventLog
-from engine.log.mapper import EnvelopedEvent, EnvelopedNotification, Row, make_row
+from engine.log.mapper import EnvelopedEvent, EnvelopedNotification, stored_row
+from engine.log.schema import EVENT_ID
 from engine.log.subscription import LogSubscription
 from engine.log.transaction import Transaction
 
 IdType = Literal["uuid", "text"]
 
-_EVENT = "stream, version, topic, state, time, actor, command, reason, event_id, metadata"
+_EVENT = f"stream, version, topic, state, time, actor, command, reason, {EVENT_ID}, metadata"
 
 
 class ApswRecorder:
@@ -44,7 +45,7 @@ class ApswAggregateRecorder(ApswRecorder, AggregateRecorder):
         return None
 
     def _insert(self, stored_events: Sequence[StoredEvent], tracking: Tracking | None) -> list[int]:
-        rows = [_row(stored, self.log.payload_limit) for stored in stored_events]
+        rows = [stored_row(stored, self.log.payload_limit) for stored in stored_events]
 
         def command(transaction: Transaction) -> list[int]:
             positions = transaction.append_rows(rows)
@@ -157,8 +158,3 @@ def _range(gt: int | None, lte: int | None, limit: int | None) -> tuple[int, int
 
 def _bytes(state: str | bytes) -> bytes:
     return state.encode() if isinstance(state, str) else state
-
-
-def _row(stored: StoredEvent, limit: int) -> Row:
-    columns = stored.columns if isinstance(stored, EnvelopedEvent) else ()
-    return make_row(str(stored.originator_id), stored.originator_version, stored.topic, stored.state, limit, *columns)

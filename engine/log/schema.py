@@ -10,6 +10,8 @@ from engine.log.errors import NewerSchemaError, NotALogError
 APPLICATION_ID = 0x53455345
 """Tells a session log from any other SQLite file ("SESE")."""
 
+EVENT_ID = "coalesce(event_id, substr(hash, 1, 16)) AS event_id"
+
 _VERSION_1 = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -22,7 +24,7 @@ CREATE TABLE events (
     actor    TEXT NOT NULL,
     command  TEXT NOT NULL,
     reason   TEXT,
-    event_id BLOB NOT NULL,
+    event_id BLOB,               -- a UUID the caller gave; else the first 16 bytes of the hash
     metadata TEXT,               -- reserved
     state    ANY NOT NULL,       -- JSON text; a blob only when a foreign mapper compresses or encrypts
     hash     BLOB NOT NULL,

@@ -18,6 +18,9 @@ logger = logging.getLogger("engine.log")
 _INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
 _HEAD = "SELECT position, hash, time FROM events ORDER BY position DESC LIMIT 1"
 _VERSION = "SELECT max(version) FROM events WHERE stream = ?"
+_REQUIRED = (int, str, int, str, int, str, str)
+_PLAIN = frozenset({(*_REQUIRED, str), (*_REQUIRED, type(None))})
+"""The types of a row's first columns. The database would turn 7 into '7', and the hash would not match."""
 _TRACK = """INSERT INTO tracking VALUES (?1, ?2)
     ON CONFLICT (application_name) DO UPDATE SET notification_id = ?2 WHERE notification_id < ?2
     RETURNING 1"""
@@ -104,30 +107,29 @@ class Transaction:
     def append_rows(self, rows: Sequence[Row]) -> list[int]:
         """Append rows that were encoded before the lock was taken; their positions."""
         first = self.position + 1
-        recorded: list[Envelope] = []
-        for row in rows:
-            envelope = self._append_one(row)
-            if envelope is not None:
-                recorded.append(envelope)
-        if recorded:
+        if not self._inline:
+            for row in rows:
+                self._append_one(row)
+        elif rows:
+            recorded = [self._recorded(row, *self._append_one(row)) for row in rows]
             for projection in self._inline:
                 projection.apply(self, recorded)
         return list(range(first, self.position + 1))
 
-    def _append_one(self, row: Row) -> Envelope | None:
-        """Write a row; its envelope if an inline projection will want it."""
-        stream, version, event_id, digest = row.stream, row.version, row.event_id, row.digest
-        if version == NEXT_VERSION:
-            version = (self.version(stream) or 0) + 1
-        time = row.time or self._clock()
+    def _append_one(self, row: Row) -> tuple[int, int]:
+        """Write a row; the version and the time it was written with."""
+        stream, version, event_id, metadata = row.stream, row.version, row.event_id, row.metadata
         position = self.position + 1
         try:
-            header = (
-                position, stream, version, row.topic, time,
-                row.actor, row.command, row.reason, event_id.hex(), row.metadata,
-            )  # fmt: skip
-            hash_ = link(self._hash, digest, header)
-            self._connection.execute(_INSERT, (*header[:8], event_id, row.metadata, row.state, hash_))
+            if version == NEXT_VERSION:
+                version = (self.version(stream) or 0) + 1
+            time = row.time or self._clock()
+            columns = (position, stream, version, row.topic, time, row.actor, row.command, row.reason)
+            if tuple(map(type, columns)) not in _PLAIN or event_id is not None or metadata is not None:
+                check_row(row)
+            header = (*columns, event_id and event_id.hex(), metadata)
+            hash_ = link(self._hash, row.digest, header)
+            self._connection.execute(_INSERT, (*columns, event_id, metadata, row.state, hash_))
         except apsw.ConstraintError as error:
             raise self._refusal(row, version, error) from error
         except (UnicodeEncodeError, TypeError, OverflowError, AttributeError, ValueError):
@@ -136,11 +138,23 @@ class Transaction:
         if time < self._time:
             self._note_clock_step(position, time)
         self.position, self._hash, self._time = position, hash_, time
-        if not self._inline:
-            return None
+        return version, time
+
+    def _recorded(self, row: Row, version: int, time: int) -> Envelope:
+        """The envelope of the row just written, for the inline projections."""
         content = row.event or decode(row.topic, row.state)
+        event_id = row.event_id or self._hash[:16]
         return Envelope(
-            stream, version, content, time, row.actor, row.command, row.reason, position, event_id, row.metadata
+            row.stream,
+            version,
+            content,
+            time,
+            row.actor,
+            row.command,
+            row.reason,
+            self.position,
+            event_id,
+            row.metadata,
         )
 
     def track(self, tracking: Tracking) -> None:

@@ -12,8 +12,10 @@ from engine.log.errors import CorruptLogError
 from engine.log.reader import Reader
 
 _BATCH = 2000
-_ROWS = """SELECT position, stream, version, topic, time, actor, command, reason, lower(hex(event_id)), metadata,
-    state, hash FROM events WHERE position > ? AND position <= ? ORDER BY position"""
+_COLUMNS = (
+    "position, stream, version, topic, time, actor, command, reason, "
+    "iif(event_id IS NULL, NULL, lower(hex(event_id))), metadata, state, hash"
+)
 
 Progress = Callable[[int, int], None]
 
@@ -90,19 +92,20 @@ def verify(reader: Reader, progress: Progress | None, published: str | None) -> 
             raise ValueError(f"a published head looks like 17:ab12… (position and 64 hex digits), not {published!r}")
         expected[int(position)] = hash_.lower()
     check = _Check(genesis(reader.value("SELECT value FROM meta WHERE key = 'log_id'")), expected)
-    last = reader.last_position()
+    last = reader.end()
     try:
         while check.position < last:
             start = check.position
-            for row in reader.rows(_ROWS, (start, min(start + _BATCH, last))):
-                check.row(row)
+            for rows in reader.window(_COLUMNS, start + 1, min(start + _BATCH, last)):
+                for row in rows:
+                    check.row(row)
             if check.position == start:
                 raise _BrokenError(start + 1, f"position {start + 1} is missing")  # noqa: TRY301 - one exit for all findings
             if progress is not None:
                 progress(check.position, last)
         check.end([step for (step,) in reader.rows("SELECT position FROM clock_steps WHERE position <= ?", (last,))])
     except CorruptLogError as error:
-        return _result(check, check.position + 1, str(error))
+        return _result(check, error.position or check.position + 1, str(error))
     except _BrokenError as broken:
         return _result(check, broken.position, broken.problem)
     return _result(check)

@@ -11,10 +11,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import apsw
 
+from engine.log.database import close_connection
 from engine.log.errors import (
     ClosedLogError,
     CorruptLogError,
@@ -23,6 +25,7 @@ from engine.log.errors import (
     NestedCommandError,
     NotALogError,
 )
+from engine.log.locks import Patience
 from engine.log.transaction import Transaction
 
 logger = logging.getLogger("engine.log")
@@ -31,6 +34,8 @@ T = TypeVar("T")
 Command = Callable[[Transaction], T]
 
 _MAX_BATCH = 1000
+_LONGEST_MOMENT = 0.002
+_LONGEST_CHECKPOINT_WAIT = 0.2
 
 
 class _Work(Generic[T]):
@@ -75,6 +80,7 @@ class Writer:
         *,
         explain: Callable[[apsw.Error, str, float | None], LogError],
         on_commit: Callable[[int], None],
+        busy_timeout: float,
         queue_limit: int,
         checkpoint_pages: int,
     ) -> None:
@@ -87,17 +93,21 @@ class Writer:
         self._queue: deque[_Work[Any]] = deque()
         self._mutex = threading.Lock()
         self._space = threading.Condition(self._mutex)
-        self._async_space: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._held: deque[_Work[Any]] = deque()
         self._turn = threading.Lock()
         self._turn_holder = 0
         self._bell = threading.Lock()
         self._bell.acquire()
         self._asleep = False
+        self._expected = 0
+        self._last_commit_seconds = 0.0
         self._thread: threading.Thread | None = None
         self._closing = False
         self._truncate = False
         self._refusal: LogError | None = None
         self.statistics = Statistics()
+        self._patience = Patience(busy_timeout)
+        connection.set_busy_handler(self._patience)
         connection.set_wal_hook(self._note_wal)
 
     # Giving commands
@@ -108,26 +118,23 @@ class Writer:
             raise self._refusal
         if self._turn_holder == threading.get_ident():
             raise NestedCommandError("a command may not give another one; use the transaction it was given")
-        if not self._queue and self._turn.acquire(blocking=False):
-            work = _Work(command, atomic)
-            try:
-                self._check_open()
-                self._write([work])
-            finally:
-                self._turn.release()
-                if self._queue or self.statistics.wal_pages >= self._checkpoint_at:
-                    with self._mutex:
-                        self._wake()
-        else:
-            work = self._enqueue(command, atomic)
-        if work.error is not None:
-            raise work.error
-        return cast(T, work.result)
+        checkpoint_due = self.statistics.wal_pages >= self._checkpoint_at
+        if self._queue or self._expected or checkpoint_due or not self._turn.acquire(blocking=False):
+            return self._wait_for(_Work(command, atomic))
+        try:
+            self._check_open()
+            return self._commit(command, 1)
+        finally:
+            self._turn.release()
+            if self._queue or self.statistics.wal_pages >= self._checkpoint_at:
+                with self._mutex:
+                    self._wake()
 
     def run_async(self, command: Command[T], *, atomic: bool = False) -> Awaitable[T]:
         """Like `run`, to be awaited; never blocks the event loop.
 
         Cancelling the await does not cancel the command: it is written once, or fails, as if waited for.
+        While the queue is full the command is held back until there is space, and so is whoever awaits it.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -136,36 +143,25 @@ class Writer:
         with self._mutex:
             self._check_open()
             if len(self._queue) >= self._queue_limit:
-                return self._when_there_is_space(work, loop)
-            self._queue.append(work)
-            self._wake()
+                self._held.append(work)
+            else:
+                self._queue.append(work)
+                self._wake()
         return cast("asyncio.Future[T]", work.future)
 
-    async def _when_there_is_space(self, work: _Work[T], loop: asyncio.AbstractEventLoop) -> T:
-        while True:
-            with self._mutex:
-                self._check_open()
-                if len(self._queue) < self._queue_limit:
-                    self._queue.append(work)
-                    self._wake()
-                    break
-                space: asyncio.Future[None] = loop.create_future()
-                self._async_space.append((loop, space))
-            await space
-        return await cast("asyncio.Future[T]", work.future)
-
-    def _enqueue(self, command: Command[T], atomic: bool) -> _Work[T]:
-        work = _Work(command, atomic)
-        work.latch = threading.Lock()
-        work.latch.acquire()
+    def _wait_for(self, work: _Work[T]) -> T:
+        work.latch = latch = threading.Lock()
+        latch.acquire()
         with self._mutex:
             while len(self._queue) >= self._queue_limit and not self._closing:
                 self._space.wait()
             self._check_open()
             self._queue.append(work)
             self._wake()
-        work.latch.acquire()
-        return work
+        latch.acquire()
+        if work.error is not None:
+            raise work.error
+        return cast(T, work.result)
 
     def _wake(self) -> None:
         """Start or ring the writer thread; the mutex is held."""
@@ -174,7 +170,7 @@ class Writer:
             # also runs at exit, waits for it.
             self._thread = threading.Thread(target=self._loop, name="session-log-writer", daemon=True)
             self._thread.start()
-        if self._asleep:
+        if self._asleep and (len(self._queue) >= self._expected or self._closing):
             self._asleep = False
             self._bell.release()
 
@@ -204,38 +200,69 @@ class Writer:
             if self.statistics.wal_pages >= self._checkpoint_at:
                 with self._turn:
                     self._checkpoint()
+            if len(batch) > 1:
+                self._await_the_same(len(batch))
+
+    def _await_the_same(self, answered: int) -> None:
+        """Give those just answered a moment to come back: one commit for all beats two for halves.
+
+        The moment is no longer than the commit before it took, so that nobody waits more than twice.
+        """
+        with self._mutex:
+            if self._closing:
+                return
+            self._expected = len(self._queue) + answered
+            self._asleep = True
+        rung = self._bell.acquire(timeout=min(self._last_commit_seconds, _LONGEST_MOMENT))
+        with self._mutex:
+            if not rung and not self._asleep:
+                self._bell.acquire()  # rung between the timeout and here: leave no ring behind
+            self._asleep = False
+            self._expected = 0
 
     def _take_batch(self) -> list[_Work[Any]]:
         with self._mutex:
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), _MAX_BATCH))]
+            while self._held and len(self._queue) < self._queue_limit:
+                self._queue.append(self._held.popleft())
             self._space.notify_all()
-            waiting, self._async_space = self._async_space, deque()
-        for loop, space in waiting:
-            _in_loop(loop, _let_go, [space])
         return batch
 
     def _write(self, batch: list[_Work[Any]]) -> None:
         """Run a batch in one transaction; afterwards each work has its outcome. The turn is held."""
+        try:
+            self._commit(partial(self._run_all, batch), len(batch))
+        except BaseException as error:  # noqa: BLE001 - every way to fail is reported to every command it failed
+            for work in batch:
+                if work.error is None:
+                    work.error = error
+
+    def _commit(self, command: Command[T], commands: int) -> T:
+        """Run a command in a transaction of its own and make it durable. The turn is held."""
         self._turn_holder = threading.get_ident()
         started = time.perf_counter()
-        execute = self._connection.execute
+        execute, transaction = self._connection.execute, self._transaction
         try:
             execute("BEGIN IMMEDIATE")
-            self._transaction.refresh()
-            if len(batch) == 1:
-                batch[0].result = batch[0].command(self._transaction)
-            else:
-                for work in batch:
-                    self._run_one_of_many(work)
+            transaction.refresh()
+            result = command(transaction)
             execute("COMMIT")
-            self._transaction.settle()
-        except BaseException as error:  # noqa: BLE001 - every way to fail is reported to every command it failed
-            self._abandon(batch, error, time.perf_counter() - started)
-        else:
-            self._on_commit(self._transaction.position)
-            self._count(len(batch), time.perf_counter() - started)
+            transaction.settle()
+        except BaseException as error:
+            self._roll_back()
+            translated = self._translate(error, time.perf_counter() - started)
+            if translated is error:
+                raise
+            raise translated from error
         finally:
             self._turn_holder = 0
+        self._on_commit(transaction.position)
+        self._count(commands, time.perf_counter() - started)
+        return result
+
+    def _run_all(self, batch: list[_Work[Any]], _: Transaction) -> None:
+        for work in batch:
+            self._run_one_of_many(work)
 
     def _run_one_of_many(self, work: _Work[Any]) -> None:
         """Run a command so that its failure leaves the others of the batch standing."""
@@ -259,26 +286,21 @@ class Writer:
             transaction.rewind(mark)
             work.error = self._translate(error, None)
 
-    def _abandon(self, batch: list[_Work[Any]], error: BaseException, waited: float) -> None:
+    def _roll_back(self) -> None:
         self._transaction.forget()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except apsw.Error:
             logger.exception("rolling back failed too")
-        error = self._translate(error, waited)
-        if isinstance(error, (CorruptLogError, NotALogError)):
-            self.refuse(error)
-        for work in batch:
-            if work.error is None:
-                work.error = error
 
     def _translate(self, error: BaseException, waited: float | None) -> BaseException:
         if not isinstance(error, apsw.Error):
             return error
         self.statistics.storage_errors += 1
         translated = self._explain(error, "writing", waited)
-        translated.__cause__ = error
+        if isinstance(translated, (CorruptLogError, NotALogError)):
+            self.refuse(translated)
         return translated
 
     def _count(self, commands: int, seconds: float) -> None:
@@ -286,20 +308,24 @@ class Writer:
         statistics.commits += 1
         statistics.commands += commands
         statistics.commit_seconds += seconds
+        self._last_commit_seconds = seconds
         if commands > statistics.largest_batch:
             statistics.largest_batch = commands
         if seconds > statistics.slowest_commit_seconds:
             statistics.slowest_commit_seconds = seconds
 
     def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        if pages < self.statistics.wal_pages:
+            self._checkpoint_at = self._checkpoint_pages  # the WAL began again, here or in another process
         self.statistics.wal_pages = pages
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
         """Move the WAL into the file between two commits, when nothing of this process can join it.
 
-        Usually PASSIVE, which waits for nobody, empties it. When readers or other writing processes have
-        kept it from doing so four times over, RESTART holds them off for a moment.
+        Usually PASSIVE, which waits for nobody, is enough for the next commit to begin the WAL again. When
+        readers or other writing processes have kept it from that four times over, RESTART holds them off
+        for a moment.
         """
         pages = self.statistics.wal_pages
         insist = pages >= 4 * self._checkpoint_pages
@@ -307,18 +333,32 @@ class Writer:
         if self._truncate:
             mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
         try:
-            in_wal, moved = self._connection.wal_checkpoint(mode=mode)
-            self.statistics.checkpoints += 1
-        except apsw.BusyError:
-            in_wal, moved = pages, 0
-            logger.warning("the WAL has %d pages and a reader keeps it from shrinking", pages)
+            if self._checkpointed(mode):
+                self._truncate = False
+            elif insist or self._truncate:
+                logger.warning("the WAL has %d pages, and another connection keeps it from shrinking", pages)
         except apsw.Error as error:
-            in_wal, moved = pages, 0
             logger.warning("checkpoint failed; the WAL grows until one succeeds: %s", error)
-        done = moved >= in_wal
-        self._truncate = self._truncate and not done
-        self._checkpoint_at = self._checkpoint_pages if done else pages + self._checkpoint_pages
-        self.statistics.wal_pages = 0 if done else pages
+        self._checkpoint_at = pages + self._checkpoint_pages
+
+    def _checkpointed(self, mode: int) -> bool:
+        """Try for a moment, while commands wait; False if another connection is in the way for longer."""
+        moment = 0.0 if mode == apsw.SQLITE_CHECKPOINT_PASSIVE else _LONGEST_CHECKPOINT_WAIT
+        deadline = time.monotonic() + moment
+        usual, self._patience.seconds = self._patience.seconds, moment
+        try:
+            while True:
+                try:
+                    in_wal, moved = self._connection.wal_checkpoint(mode=mode)
+                except apsw.BusyError:  # at once, whatever the patience, while another checkpoint runs
+                    if time.monotonic() >= deadline:
+                        return False
+                    time.sleep(0.001)
+                else:
+                    self.statistics.checkpoints += 1
+                    return moved >= in_wal
+        finally:
+            self._patience.seconds = usual
 
     def empty_wal(self) -> None:
         """Drop the WAL's content now, or at the first checkpoint that no reader prevents."""
@@ -329,12 +369,14 @@ class Writer:
     # Ending
 
     def refuse(self, error: LogError) -> None:
-        """Write nothing more: the file is damaged, or belongs to the parent of a fork.
-
-        Takes no lock: in the child of a fork a lock may be held by a thread that is not there.
-        """
+        """Write nothing more: the file is damaged."""
         if self._refusal is None:
             self._refusal = error
+
+    def abandon(self, error: ForkedLogError) -> apsw.Connection:
+        """After a fork, in the child: take no lock, a thread that is not there may hold it."""
+        self._refusal = error
+        return self._connection
 
     @property
     def refusal(self) -> LogError | None:
@@ -350,23 +392,21 @@ class Writer:
             return
         with self._mutex:
             self._closing = True
-            dropped = [] if drain else list(self._queue)
+            dropped = [] if drain else [*self._queue, *self._held]
             if dropped:
                 self._queue.clear()
+                self._held.clear()
             self._space.notify_all()
-            waiting, self._async_space = self._async_space, deque()
             thread = self._thread
             if thread is not None:
                 self._wake()
         for work in dropped:
             work.error = ClosedLogError("the log was closed before this command was written")
         _answer(dropped)
-        for loop, space in waiting:
-            _in_loop(loop, _let_go, [space])
         if thread is not None:
             thread.join()
         with self._turn:
-            self._connection.close()
+            close_connection(self._connection)
 
 
 def _answer(batch: list[_Work[Any]]) -> None:
@@ -378,14 +418,10 @@ def _answer(batch: list[_Work[Any]]) -> None:
         elif work.loop is not None:
             loops.setdefault(work.loop, []).append(work)
     for loop, works in loops.items():
-        _in_loop(loop, _resolve, works)
-
-
-def _in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], items: list[Any]) -> None:
-    try:
-        loop.call_soon_threadsafe(function, items)
-    except RuntimeError:
-        logger.debug("an event loop was closed while it waited for the log")
+        try:
+            loop.call_soon_threadsafe(_resolve, works)
+        except RuntimeError:
+            logger.debug("an event loop was closed while it waited for the log")
 
 
 def _resolve(works: list[_Work[Any]]) -> None:
@@ -397,9 +433,3 @@ def _resolve(works: list[_Work[Any]]) -> None:
             future.set_exception(work.error)
         else:
             future.set_result(work.result)
-
-
-def _let_go(futures: list[asyncio.Future[None]]) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_result(None)
