@@ -1,0 +1,46 @@
+"""SIGKILL at any moment: what was acknowledged is there, whole and unchanged, and nothing is half there."""
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from benchmarks.demo import Findings, Killed, gaps
+from engine.log.eventlog import EventLog
+
+CHUNKS = 4
+KILLS = 50 * int(os.environ.get("SOAK", "1"))
+SEED = int(os.environ.get("FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_nothing_acknowledged_is_lost_and_nothing_is_partial(chunk: int, tmp_path: Path) -> None:
+    print(f"repeat with FAULT_SEED={SEED}")  # noqa: T201 - shown by pytest when the test fails
+    random_ = random.Random(f"{SEED}:{chunk}")
+    path = tmp_path / "log.db"
+    before = 0
+    published = None
+    for number in range(len(range(chunk, KILLS, CHUNKS))):
+        seconds = random_.uniform(0.02, 0.15)
+        killed = Killed(path, f"r{number}", seconds, threads=random_.randint(1, 4), tasks=random_.randint(1, 16))
+        assert killed.status == -signal.SIGKILL
+        assert killed.acknowledged
+        with EventLog(path) as log:
+            findings = Findings(log, killed.acknowledged, after=before)
+            assert not findings.missing, f"lost: {findings.missing[:5]}"
+            assert not findings.partial, f"partly stored: {findings.partial[:5]}"
+            assert not findings.changed, f"stored differently: {findings.changed[:5]}"
+            assert findings.events == log.last_position - before
+            if number % 5 == 4:
+                assert gaps(log) == []
+                verification = log.verify(published=published)
+                assert verification.ok, verification
+                published = verification.head
+            before = log.last_position
+    with EventLog(path) as log:
+        assert gaps(log) == []
+        verification = log.verify(published=published)
+        assert verification.ok, verification
+        assert verification.events == before

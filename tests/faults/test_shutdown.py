@@ -1,0 +1,395 @@
+"""Closing, back-pressure, cancellation and failing commands: every command has one outcome, and it is true."""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.domain.envelope import NEXT_VERSION, Envelope
+from engine.domain.events import MessageAppended
+from engine.log.errors import ClosedLogError, ConflictError, NestedCommandError
+from engine.log.eventlog import EventLog
+from engine.log.transaction import Transaction
+
+PATIENCE = 30.0
+
+
+def message(name: str, stream: str = "session:s") -> Envelope:
+    return Envelope(stream, NEXT_VERSION, MessageAppended(message={"role": "user", "content": name}), command=name)
+
+
+def stored(path: Path) -> Counter[str]:
+    with EventLog(path, read_only=True) as log:
+        assert log.verify().ok
+        return Counter(envelope.command for envelope in log.events())
+
+
+class Plug:
+    """A command that keeps the writer busy until it is pulled, so that others queue behind it."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._begun, self._pulled = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=log.transact, args=(self._hold,))
+        self._thread.start()
+        assert self._begun.wait(PATIENCE)
+
+    def _hold(self, transaction: Transaction) -> None:
+        transaction.append([message("plug")])
+        self._begun.set()
+        assert self._pulled.wait(PATIENCE)
+
+    def pull(self) -> None:
+        self._pulled.set()
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+
+
+class Callers:
+    """Threads that each give one command, and what came of it."""
+
+    def __init__(self, count: int, call: Callable[[int], object]) -> None:
+        self.outcomes: dict[int, object] = {}
+        self._call = call
+        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        try:
+            self.outcomes[number] = self._call(number)
+        except Exception as error:  # noqa: BLE001 - it is the outcome
+            self.outcomes[number] = error
+
+    def join(self) -> dict[int, object]:
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "a caller was never answered"
+        return self.outcomes
+
+
+def until(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(int(PATIENCE / 0.005)):
+        if condition():
+            return
+        pause.wait(0.005)
+    pytest.fail("waited in vain")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[EventLog]:
+    with EventLog(path) as log:
+        yield log
+
+
+def test_close_writes_what_was_queued(path: Path, log: EventLog) -> None:
+    plug = Plug(log)
+    callers = Callers(20, lambda n: log.append([message(f"c{n}")]))
+    until(lambda: log.health().queue_depth == 20)
+    closing = threading.Thread(target=log.close)
+    closing.start()
+    until(lambda: log._unusable is not None)
+    plug.pull()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    outcomes = callers.join()
+    assert sorted(position for positions in outcomes.values() for position in positions) == list(range(2, 22))
+    assert stored(path) == Counter({"plug": 1, **{f"c{n}": 1 for n in range(20)}})
+
+
+def test_close_without_draining_fails_the_queue_and_keeps_what_was_acknowledged(path: Path, log: EventLog) -> None:
+    for n in range(5):
+        log.append([message(f"before{n}")])
+    plug = Plug(log)
+    callers = Callers(20, lambda n: log.append([message(f"c{n}")]))
+    until(lambda: log.health().queue_depth == 20)
+    closing = threading.Thread(target=log.close, kwargs={"drain": False})
+    closing.start()
+    outcomes = callers.join()
+    plug.pull()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    assert all(isinstance(outcome, ClosedLogError) for outcome in outcomes.values()), outcomes
+    assert stored(path) == Counter({"plug": 1, **{f"before{n}": 1 for n in range(5)}})
+
+
+def test_closing_while_everybody_appends_gives_each_command_one_true_outcome(tmp_path: Path) -> None:
+    for number in range(20):
+        path = tmp_path / f"{number}.db"
+        log = EventLog(path, synchronous="OFF", queue_limit=8)
+
+        def append_until_closed(worker: int, log: EventLog = log) -> list[str]:
+            acknowledged: list[str] = []
+            while True:
+                name = f"{worker}-{len(acknowledged)}"
+                try:
+                    log.append([message(name)])
+                except ClosedLogError:
+                    return acknowledged
+                acknowledged.append(name)
+
+        async def append_tasks(log: EventLog = log) -> list[str]:
+            async def one(name: str) -> str | None:
+                try:
+                    await log.append_async([message(name)])
+                except ClosedLogError:
+                    return None
+                return name
+
+            acknowledged: list[str] = []
+            while True:
+                names = [f"a-{len(acknowledged)}-{n}" for n in range(30)]
+                done = await asyncio.gather(*map(one, names))
+                acknowledged += [name for name in done if name]
+                if None in done:
+                    return acknowledged
+
+        callers = Callers(
+            5, lambda n, work=append_until_closed, tasks=append_tasks: work(n) if n else asyncio.run(tasks())
+        )
+        until(lambda log=log: log.health().commands > 50)
+        log.close(drain=number % 2 == 0)
+        acknowledged = [name for names in callers.join().values() for name in names]
+        assert stored(path) == Counter(acknowledged)
+
+
+def test_nothing_works_after_close(log: EventLog) -> None:
+    log.append([message("one")])
+    log.close()
+    log.close()
+
+    async def append() -> list[int]:
+        return await log.append_async([message("async")])
+
+    uses: list[Callable[[], object]] = [
+        lambda: log.append([message("two")]),
+        lambda: log.transact(lambda transaction: transaction.position),
+        lambda: asyncio.run(append()),
+        lambda: list(log.events()),
+        lambda: list(log.stream("session:s")),
+        lambda: log.version("session:s"),
+        lambda: log.last_position,
+        lambda: log.verify(),
+        lambda: log.erase([1], actor="a", reason="b"),
+        lambda: log.health(),
+    ]
+    for use in uses:
+        with pytest.raises(ClosedLogError, match="closed"):
+            use()
+
+
+def test_a_short_queue_holds_back_tasks_but_not_their_event_loop(path: Path) -> None:
+    with EventLog(path, queue_limit=4) as log:
+
+        async def run() -> None:
+            plug = await asyncio.to_thread(Plug, log)
+            tasks = [asyncio.create_task(_append_some(log, n)) for n in range(50)]
+            for _ in range(200):  # the writer is held, the queue full: the loop must still turn
+                assert log.health().queue_depth <= 4
+                assert not any(task.done() for task in tasks)
+                await asyncio.sleep(0)
+            await asyncio.to_thread(plug.pull)
+            positions = await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE)
+            assert len({p for some in positions for p in some}) == 250
+
+        asyncio.run(run())
+    assert stored(path) == Counter({"plug": 1, **{f"t{n}-{i}": 1 for n in range(50) for i in range(5)}})
+
+
+async def _append_some(log: EventLog, task: int) -> list[int]:
+    return [(await log.append_async([message(f"t{task}-{i}")]))[0] for i in range(5)]
+
+
+def test_no_single_answer_keeps_the_event_loop_from_turning(path: Path) -> None:
+    """Between any two answers to one task the loop turns: appending never blocks it for a commit."""
+    with EventLog(path, queue_limit=4) as log:
+
+        async def run() -> None:
+            turns = 0
+
+            async def tick() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            async def append(task: int) -> None:
+                for i in range(5):
+                    before = turns
+                    await log.append_async([message(f"t{task}-{i}")])
+                    assert turns > before, "the loop stood still during an append"
+
+            ticker = asyncio.create_task(tick())
+            await asyncio.sleep(0)
+            await asyncio.wait_for(asyncio.gather(*map(append, range(50))), PATIENCE)
+            ticker.cancel()
+
+        asyncio.run(run())
+        assert log.last_position == 250
+
+
+def test_a_short_queue_holds_back_threads_until_all_is_stored(path: Path) -> None:
+    with EventLog(path, queue_limit=4) as log:
+        plug = Plug(log)
+        callers = Callers(20, lambda n: [log.append([message(f"c{n}-{i}")]) for i in range(5)])
+        until(lambda: log.health().queue_depth == 4)
+        plug.pull()
+        outcomes = callers.join()
+        assert not [outcome for outcome in outcomes.values() if isinstance(outcome, Exception)]
+    assert stored(path) == Counter({"plug": 1, **{f"c{n}-{i}": 1 for n in range(20) for i in range(5)}})
+
+
+def test_a_cancelled_await_leaves_its_command_stored_once(path: Path, log: EventLog) -> None:
+    async def run() -> None:
+        plug = await asyncio.to_thread(Plug, log)
+
+        async def append(name: str) -> list[int]:
+            return await log.append_async([message(name)])
+
+        tasks = [asyncio.create_task(append(f"t{n}")) for n in range(10)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        outcomes_ = asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)
+        await asyncio.to_thread(plug.pull)
+        outcomes = await asyncio.wait_for(outcomes_, PATIENCE)
+        assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes[::2])
+        assert all(isinstance(outcome, list) for outcome in outcomes[1::2])
+
+    asyncio.run(run())
+    log.close()
+    assert stored(path) == Counter({"plug": 1, **{f"t{n}": 1 for n in range(10)}})
+
+
+def test_a_command_that_waits_for_space_and_is_cancelled_is_stored_once(path: Path) -> None:
+
+    async def run(log: EventLog) -> None:
+        plug = await asyncio.to_thread(Plug, log)
+
+        async def append(name: str) -> list[int]:
+            return await log.append_async([message(name)])
+
+        tasks = [asyncio.create_task(append(f"t{n}")) for n in range(10)]
+        await asyncio.sleep(0)
+        for task in tasks[1::2]:
+            task.cancel()
+        await asyncio.to_thread(plug.pull)
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE)
+        assert all(not task.cancelled() for task in tasks[::2])
+
+    with EventLog(path, queue_limit=2) as log:
+        asyncio.run(run(log))
+    assert stored(path) == Counter({"plug": 1, **{f"t{n}": 1 for n in range(10)}})
+
+
+def test_a_command_may_not_give_another(path: Path, log: EventLog) -> None:
+    def nested(transaction: Transaction) -> None:
+        transaction.append([message("outer")])
+        log.append([message("inner")])
+
+    with pytest.raises(NestedCommandError, match="use the transaction"):
+        log.transact(nested)
+    log.append([message("after")])
+    log.close()
+    assert stored(path) == Counter({"after": 1})
+
+
+class _OddError(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", [ValueError, _OddError, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError])
+def test_a_command_that_raises_alone_leaves_nothing(kind: type[BaseException], path: Path, log: EventLog) -> None:
+    def failing(transaction: Transaction) -> None:
+        transaction.append([message("half"), message("done", "session:other")])
+        raise kind("stop")
+
+    with pytest.raises(kind):
+        log.transact(failing)
+    log.append([message("after")])
+    log.close()
+    assert stored(path) == Counter({"after": 1})
+
+
+@pytest.mark.parametrize("kind", [ValueError, _OddError, ConflictError])
+def test_a_command_that_raises_in_a_batch_leaves_the_others(
+    kind: type[BaseException], path: Path, log: EventLog
+) -> None:
+    def failing(transaction: Transaction) -> None:
+        transaction.append([message("half"), message("done", "session:other")])
+        if kind is ConflictError:
+            transaction.append([Envelope("session:s", 99, MessageAppended(message={}), command="late")])
+        raise kind("stop")
+
+    caught: list[BaseException] = []
+
+    def call(number: int) -> object:
+        if number % 3:
+            return log.append([message(f"c{number}")])
+        try:
+            log.transact(failing)
+        except BaseException as error:  # noqa: BLE001 - it is the outcome
+            caught.append(error)
+        return None
+
+    plug = Plug(log)
+    callers = Callers(12, call)
+    until(lambda: log.health().queue_depth == 12)
+    plug.pull()
+    outcomes = callers.join()
+    assert [type(error) for error in caught] == [kind] * 4
+    assert not [outcome for outcome in outcomes.values() if isinstance(outcome, Exception)]
+    assert log.health().largest_batch == 12
+    log.close()
+    assert stored(path) == Counter({"plug": 1, **{f"c{n}": 1 for n in range(12) if n % 3}})
+
+
+def test_an_event_loop_that_closes_while_it_waits_does_not_break_the_writer(path: Path, log: EventLog) -> None:
+    plug = Plug(log)
+    loop = asyncio.new_event_loop()
+
+    async def ask() -> object:
+        return log.append_async([message("left behind")])
+
+    future = loop.run_until_complete(ask())
+    loop.close()
+    plug.pull()
+    until(lambda: log.last_position == 2)
+    assert not future.done()
+    callers = Callers(8, lambda n: log.append([message(f"c{n}")]))
+    assert not [outcome for outcome in callers.join().values() if isinstance(outcome, Exception)]
+    log.close()
+    assert stored(path) == Counter({"plug": 1, "left behind": 1, **{f"c{n}": 1 for n in range(8)}})
+
+
+def test_an_event_loop_that_closes_while_it_waits_for_space_does_not_break_the_writer(path: Path) -> None:
+    with EventLog(path, queue_limit=1) as log:
+        plug = Plug(log)
+        loop = asyncio.new_event_loop()
+
+        async def ask() -> list[asyncio.Task[list[int]]]:
+            async def append(name: str) -> list[int]:
+                return await log.append_async([message(name)])
+
+            tasks = [asyncio.create_task(append(f"t{n}")) for n in range(3)]
+            await asyncio.sleep(0)
+            return tasks
+
+        tasks = loop.run_until_complete(ask())
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.close()
+        plug.pull()
+        callers = Callers(8, lambda n: log.append([message(f"c{n}")]))
+        assert not [outcome for outcome in callers.join().values() if isinstance(outcome, Exception)]
+    assert stored(path) == Counter(["plug", *(f"t{n}" for n in range(3)), *(f"c{n}" for n in range(8))])
