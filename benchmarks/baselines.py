@@ -92,6 +92,22 @@ def locked_tasks(raw: Raw, tag: str, producers: int, each: int) -> None:
     asyncio.run(main())
 
 
+def locked_hops(raw: Raw, tag: str, producers: int, each: int) -> None:
+    """Tasks that take an asyncio.Lock and commit in a thread: one commit each, and the loop never blocks."""
+
+    async def main() -> None:
+        lock = asyncio.Lock()
+
+        async def produce(number: int) -> None:
+            for version in range(1, each + 1):
+                async with lock:
+                    await asyncio.to_thread(raw.commit_one, f"session:{tag}:{number}", version)
+
+        await asyncio.gather(*[produce(number) for number in range(producers)])
+
+    asyncio.run(main())
+
+
 class Stock:
     """The library's own SQLite recorder, with text originator ids and its default settings."""
 

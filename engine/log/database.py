@@ -174,6 +174,7 @@ class Database:
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         connection.pragma("cell_size_check", True)
+        connection.pragma("temp_store", "memory")
         return connection
 
     def _use_wal(self, connection: apsw.Connection) -> None:

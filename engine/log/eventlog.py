@@ -25,10 +25,10 @@ from engine.log.errors import (
     LogError,
     ReadOnlyLogError,
 )
-from engine.log.mapper import Row, to_row
+from engine.log.mapper import to_row
 from engine.log.reader import Reader
 from engine.log.tail import Tail
-from engine.log.transaction import InlineProjection, Transaction
+from engine.log.transaction import AppendOne, InlineProjection, Transaction
 from engine.log.verify import Progress, Verification, verify
 from engine.log.writer import Command, Writer
 
@@ -125,16 +125,17 @@ class EventLog:
 
     def append(self, envelopes: Sequence[Envelope]) -> list[int]:
         """Append events, to one stream or several, all or none; their positions, once they are durable."""
-        rows = [to_row(envelope, self.payload_limit) for envelope in envelopes]
-        return self._writable().run(partial(Transaction.append_rows, rows=rows), atomic=self._is_atomic(rows))
+        return self._writable().run(self._appending(envelopes))
 
     def append_async(self, envelopes: Sequence[Envelope]) -> Awaitable[list[int]]:
         """Like `append`, to be awaited; commands of many tasks share a commit."""
-        rows = [to_row(envelope, self.payload_limit) for envelope in envelopes]
-        return self._writable().run_async(partial(Transaction.append_rows, rows=rows), atomic=self._is_atomic(rows))
+        return self._writable().run_async(self._appending(envelopes))
 
-    def _is_atomic(self, rows: Sequence[Row]) -> bool:
-        return len(rows) == 1 and not self._has_inline
+    def _appending(self, envelopes: Sequence[Envelope]) -> Command[list[int]]:
+        if len(envelopes) == 1 and not self._has_inline:
+            return AppendOne(to_row(envelopes[0], self.payload_limit))
+        rows = [to_row(envelope, self.payload_limit) for envelope in envelopes]
+        return partial(Transaction.append_rows, rows=rows)
 
     def transact(self, command: Command[T]) -> T:
         """Run a command under the write lock; it may read, decide and append, all or nothing."""

@@ -14,7 +14,7 @@ from engine.log.errors import ClosedLogError, CorruptLogError, LogError
 from engine.log.schema import EVENT_ID
 
 _COLUMNS = f"stream, version, topic, time, actor, command, reason, position, {EVENT_ID}, metadata, state"
-_BATCH = 1000
+_BATCH = 250
 _TOPIC_WINDOW = 20_000
 _IDLE_CONNECTIONS = 8
 _BEYOND = 1 << 62

@@ -1,7 +1,7 @@
 """The one write transaction: appends rows, keeps the chain, feeds the inline projections."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import apsw
@@ -36,6 +36,18 @@ class InlineProjection(Protocol):
     def create(self, transaction: "Transaction") -> None: ...
 
     def apply(self, transaction: "Transaction", events: Sequence[Envelope]) -> None: ...
+
+
+class AppendOne:
+    """The commonest command, by name, so that the writer can put many of them into one statement."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+
+    def __call__(self, transaction: "Transaction") -> list[int]:
+        return transaction.append_rows((self.row,))
 
 
 class Transaction:
@@ -107,38 +119,39 @@ class Transaction:
     def append_rows(self, rows: Sequence[Row]) -> list[int]:
         """Append rows that were encoded before the lock was taken; their positions."""
         first = self.position + 1
-        if not self._inline:
-            for row in rows:
-                self._append_one(row)
-        elif rows:
-            recorded = [self._recorded(row, *self._append_one(row)) for row in rows]
+        recorded: list[Envelope] = []
+        try:
+            self._connection.executemany(_INSERT, self._bindings(rows, recorded))
+        except apsw.ConstraintError as error:
+            raise self._refusal(rows[self.position + 1 - first], error) from error
+        except (UnicodeEncodeError, TypeError, OverflowError, AttributeError, ValueError):
+            check_row(rows[self.position + 1 - first])
+            raise
+        if recorded:
             for projection in self._inline:
                 projection.apply(self, recorded)
         return list(range(first, self.position + 1))
 
-    def _append_one(self, row: Row) -> tuple[int, int]:
-        """Write a row; the version and the time it was written with."""
-        stream, version, event_id, metadata = row.stream, row.version, row.event_id, row.metadata
-        position = self.position + 1
-        try:
+    def _bindings(self, rows: Sequence[Row], recorded: list[Envelope]) -> Iterator[tuple[Any, ...]]:
+        """What to insert for each row; goes on to the next one when the database has taken the last."""
+        now = self._clock()
+        inline, row_hash = self._inline, link
+        for row in rows:
+            stream, version, event_id, metadata = row.stream, row.version, row.event_id, row.metadata
             if version == NEXT_VERSION:
                 version = (self.version(stream) or 0) + 1
-            time = row.time or self._clock()
+            time = row.time or now
+            position = self.position + 1
             columns = (position, stream, version, row.topic, time, row.actor, row.command, row.reason)
             if tuple(map(type, columns)) not in _PLAIN or event_id is not None or metadata is not None:
                 check_row(row)
-            header = (*columns, event_id and event_id.hex(), metadata)
-            hash_ = link(self._hash, row.digest, header)
-            self._connection.execute(_INSERT, (*columns, event_id, metadata, row.state, hash_))
-        except apsw.ConstraintError as error:
-            raise self._refusal(row, version, error) from error
-        except (UnicodeEncodeError, TypeError, OverflowError, AttributeError, ValueError):
-            check_row(row)
-            raise
-        if time < self._time:
-            self._note_clock_step(position, time)
-        self.position, self._hash, self._time = position, hash_, time
-        return version, time
+            hash_ = row_hash(self._hash, row.digest, (*columns, event_id and event_id.hex(), metadata))
+            yield (*columns, event_id, metadata, row.state, hash_)
+            if time < self._time:
+                self._note_clock_step(position, time)
+            self.position, self._hash, self._time = position, hash_, time
+            if inline:
+                recorded.append(self._recorded(row, version, time))
 
     def _recorded(self, row: Row, version: int, time: int) -> Envelope:
         """The envelope of the row just written, for the inline projections."""
@@ -169,10 +182,10 @@ class Transaction:
         if self._time - time > 1_000_000:
             logger.warning("the clock went back %.1f s at position %d", (self._time - time) / 1e6, position)
 
-    def _refusal(self, row: Row, version: int, error: apsw.ConstraintError) -> Exception:
+    def _refusal(self, row: Row, error: apsw.ConstraintError) -> Exception:
         """What a refused insert means."""
         check_row(row)
-        actual = self.version(row.stream)
+        version, actual = row.version, self.version(row.stream)
         if version < 0:
             return InvalidEventError(f"{version} is not a version of stream {row.stream!r}; a stream starts at 1")
         follows = version in (0, 1) if actual is None else version == actual + 1

@@ -11,7 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
+from itertools import groupby
 from typing import Any, Generic, TypeVar, cast
 
 import apsw
@@ -26,7 +28,7 @@ from engine.log.errors import (
     NotALogError,
 )
 from engine.log.locks import Patience
-from engine.log.transaction import Transaction
+from engine.log.transaction import AppendOne, Transaction
 
 logger = logging.getLogger("engine.log")
 
@@ -35,20 +37,17 @@ Command = Callable[[Transaction], T]
 
 _MAX_BATCH = 1000
 _LONGEST_MOMENT = 0.002
+_WAKE_AT_ONCE = 2
 _LONGEST_CHECKPOINT_WAIT = 0.2
 
 
 class _Work(Generic[T]):
-    """One command on its way: the thread or the event loop that waits for it, and its outcome.
+    """One command on its way: the thread or the event loop that waits for it, and its outcome."""
 
-    An `atomic` command is a single statement, which undoes itself when it fails and needs no savepoint.
-    """
+    __slots__ = ("command", "error", "future", "latch", "loop", "result")
 
-    __slots__ = ("atomic", "command", "error", "future", "latch", "loop", "result")
-
-    def __init__(self, command: Command[T], atomic: bool, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, command: Command[T], loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.command = command
-        self.atomic = atomic
         self.result: T | None = None
         self.error: BaseException | None = None
         self.loop = loop
@@ -99,6 +98,7 @@ class Writer:
         self._bell = threading.Lock()
         self._bell.acquire()
         self._asleep = False
+        self._sleepers: deque[threading.Lock] = deque()
         self._expected = 0
         self._last_commit_seconds = 0.0
         self._thread: threading.Thread | None = None
@@ -112,7 +112,7 @@ class Writer:
 
     # Giving commands
 
-    def run(self, command: Command[T], *, atomic: bool = False) -> T:
+    def run(self, command: Command[T]) -> T:
         """Run a command and return its result once it is durable."""
         if self._refusal is not None:
             raise self._refusal
@@ -120,7 +120,7 @@ class Writer:
             raise NestedCommandError("a command may not give another one; use the transaction it was given")
         checkpoint_due = self.statistics.wal_pages >= self._checkpoint_at
         if self._queue or self._expected or checkpoint_due or not self._turn.acquire(blocking=False):
-            return self._wait_for(_Work(command, atomic))
+            return self._wait_for(_Work(command))
         try:
             self._check_open()
             return self._commit(command, 1)
@@ -130,7 +130,7 @@ class Writer:
                 with self._mutex:
                     self._wake()
 
-    def run_async(self, command: Command[T], *, atomic: bool = False) -> Awaitable[T]:
+    def run_async(self, command: Command[T]) -> Awaitable[T]:
         """Like `run`, to be awaited; never blocks the event loop.
 
         Cancelling the await does not cancel the command: it is written once, or fails, as if waited for.
@@ -139,7 +139,7 @@ class Writer:
         if self._refusal is not None:
             raise self._refusal
         loop = asyncio.get_running_loop()
-        work = _Work(command, atomic, loop)
+        work = _Work(command, loop)
         with self._mutex:
             self._check_open()
             if len(self._queue) >= self._queue_limit:
@@ -158,7 +158,10 @@ class Writer:
             self._check_open()
             self._queue.append(work)
             self._wake()
-        latch.acquire()
+        try:
+            latch.acquire()
+        finally:
+            self._wake_sleepers(1)
         if work.error is not None:
             raise work.error
         return cast(T, work.result)
@@ -196,29 +199,54 @@ class Writer:
                 batch = self._take_batch()
                 if batch:
                     self._write(batch)
-            _answer(batch)
+            self._answer(batch)
             if self.statistics.wal_pages >= self._checkpoint_at:
                 with self._turn:
                     self._checkpoint()
             if len(batch) > 1:
                 self._await_the_same(len(batch))
+            self._wake_sleepers(len(self._sleepers))  # an interrupted thread wakes nobody: leave none asleep
 
     def _await_the_same(self, answered: int) -> None:
         """Give those just answered a moment to come back: one commit for all beats two for halves.
 
-        The moment is no longer than the commit before it took, so that nobody waits more than twice.
+        The moment is at most twice what the commit before it took.
         """
         with self._mutex:
             if self._closing:
                 return
             self._expected = len(self._queue) + answered
             self._asleep = True
-        rung = self._bell.acquire(timeout=min(self._last_commit_seconds, _LONGEST_MOMENT))
+        rung = self._bell.acquire(timeout=min(2 * self._last_commit_seconds, _LONGEST_MOMENT))
         with self._mutex:
             if not rung and not self._asleep:
                 self._bell.acquire()  # rung between the timeout and here: leave no ring behind
             self._asleep = False
             self._expected = 0
+
+    def _answer(self, batch: list[_Work[Any]]) -> None:
+        """Let everybody know who waits for a command of the batch; each event loop once."""
+        loops: dict[asyncio.AbstractEventLoop, list[_Work[Any]]] = {}
+        for work in batch:
+            if work.latch is not None:
+                self._sleepers.append(work.latch)
+            elif work.loop is not None:
+                loops.setdefault(work.loop, []).append(work)
+        for loop, works in loops.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, works)
+            except RuntimeError:
+                logger.debug("an event loop was closed while it waited for the log")
+        self._wake_sleepers(_WAKE_AT_ONCE)
+
+    def _wake_sleepers(self, count: int) -> None:
+        """Wake some of the threads that were answered; each wakes the next one before it goes on.
+
+        All at once they would stand in line for the interpreter's lock, which makes each wait twice as long.
+        """
+        with suppress(IndexError):
+            for _ in range(count):
+                self._sleepers.popleft().release()
 
     def _take_batch(self) -> list[_Work[Any]]:
         with self._mutex:
@@ -261,30 +289,50 @@ class Writer:
         return result
 
     def _run_all(self, batch: list[_Work[Any]], _: Transaction) -> None:
-        for work in batch:
-            self._run_one_of_many(work)
+        for appends, group in groupby(batch, _appends_one):
+            works = list(group)
+            if not (appends and len(works) > 1 and self._append_together(works)):
+                for work in works:
+                    self._run_one_of_many(work)
+
+    def _append_together(self, works: list[_Work[Any]]) -> bool:
+        """Append for many commands in one statement; False, and nothing done, if one of them is refused."""
+        try:
+            rows = [cast(AppendOne, work.command).row for work in works]
+            positions = self._in_savepoint(partial(Transaction.append_rows, rows=rows))
+        except Exception:
+            if not self._connection.in_transaction:
+                raise
+            return False  # one by one, each gets its own answer
+        for work, position in zip(works, positions, strict=True):
+            work.result = [position]
+        return True
 
     def _run_one_of_many(self, work: _Work[Any]) -> None:
         """Run a command so that its failure leaves the others of the batch standing."""
-        execute, transaction = self._connection.execute, self._transaction
-        mark = transaction.mark()
-        if not work.atomic:
-            execute("SAVEPOINT command")
         try:
-            work.result = work.command(transaction)
-            if not work.atomic:
-                execute("RELEASE command")
+            work.result = self._in_savepoint(work.command)
         except BaseException as error:
             # Some storage errors end the whole transaction, and with it every command of the batch.
-            # So does a second statement of an atomic command: nothing is left to undo its first.
-            lost = not self._connection.in_transaction or (work.atomic and not isinstance(error, LogError))
-            if lost or isinstance(error, (KeyboardInterrupt, SystemExit)):
+            if not self._connection.in_transaction or isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
-            if not work.atomic:
+            work.error = self._translate(error, None)
+
+    def _in_savepoint(self, command: Command[T]) -> T:
+        """Run a command; if it fails it leaves nothing behind."""
+        execute, transaction = self._connection.execute, self._transaction
+        mark = transaction.mark()
+        execute("SAVEPOINT command")
+        try:
+            result = command(transaction)
+            execute("RELEASE command")
+            return result
+        except BaseException:
+            if self._connection.in_transaction:
                 execute("ROLLBACK TO command")
                 execute("RELEASE command")
-            transaction.rewind(mark)
-            work.error = self._translate(error, None)
+                transaction.rewind(mark)
+            raise
 
     def _roll_back(self) -> None:
         self._transaction.forget()
@@ -402,26 +450,15 @@ class Writer:
                 self._wake()
         for work in dropped:
             work.error = ClosedLogError("the log was closed before this command was written")
-        _answer(dropped)
+        self._answer(dropped)
         if thread is not None:
             thread.join()
         with self._turn:
             close_connection(self._connection)
 
 
-def _answer(batch: list[_Work[Any]]) -> None:
-    """Wake everybody who waits for a command of the batch; each event loop once."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Work[Any]]] = {}
-    for work in batch:
-        if work.latch is not None:
-            work.latch.release()
-        elif work.loop is not None:
-            loops.setdefault(work.loop, []).append(work)
-    for loop, works in loops.items():
-        try:
-            loop.call_soon_threadsafe(_resolve, works)
-        except RuntimeError:
-            logger.debug("an event loop was closed while it waited for the log")
+def _appends_one(work: _Work[Any]) -> bool:
+    return type(work.command) is AppendOne
 
 
 def _resolve(works: list[_Work[Any]]) -> None:
