@@ -16,10 +16,10 @@ sets become lists, keys become text: that is what JSON does to them.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -64,8 +64,11 @@ _Union: Any = reduce(or_, EVENTS.values())
 _union: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Union)
 
 
-def encode(event: Event) -> bytes:
-    """Encode an event; what JSON cannot hold is stored in marked form (G52)."""
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def encode(event: msgspec.Struct) -> bytes:
+    """Encode an event or a state; what JSON cannot hold is stored in marked form (G52)."""
     try:
         data = _encode(event)
     except (UnicodeEncodeError, ValueError, TypeError, RecursionError):
@@ -95,6 +98,16 @@ def decode_many(topics: Sequence[str], states: Sequence[str | bytes]) -> list[Co
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
         pass  # one of them is special: found below
     return list(map(decode, topics, states))
+
+
+def state_decoder(kind: type[S]) -> Callable[[str], S]:
+    """A function that reads what `encode` wrote of one struct."""
+    plain = msgspec.json.Decoder(kind)
+
+    def read(data: str) -> S:
+        return plain.decode(data) if '"$' not in data else msgspec.convert(restore(_decode(data)), kind)
+
+    return read
 
 
 def _decode_slowly(topic: str, data: bytes | str) -> Content:

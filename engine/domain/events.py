@@ -38,10 +38,7 @@ class LaneRouted(Event, frozen=True, tag="lane.routed"):
     origin: dict[str, Any] | None = None
     display_name: str | None = None
     previous_session_id: str | None = None
-    was_auto_reset: bool = False
-    auto_reset_reason: str | None = None
-    reset_had_activity: bool = False
-    saw: Saw | None = None
+    began_at: int | None = None
 
 
 @event(
@@ -209,11 +206,13 @@ class SessionEnded(Event, frozen=True, tag="session.ended"):
     end_reason: str
 
 
-@event(previous_end_reason="ws_orphan_reap")
+@event(previous_end_reason="ws_orphan_reap", lane=LANE)
 class SessionReopened(Event, frozen=True, tag="session.reopened"):
-    """A closed session is live again."""
+    """The session is live again, or was claimed by another lane."""
 
     previous_end_reason: str | None = None
+    lane: str | None = None
+    source: dict[str, Any] | None = None
 
 
 @event(child_session_id=NEXT, carried=2)

@@ -30,6 +30,7 @@ from engine.log.reader import Reader
 from engine.log.tail import Tail
 from engine.log.transaction import AppendOne, InlineProjection, Transaction
 from engine.log.verify import Progress, Verification, verify
+from engine.log.watch import Watch
 from engine.log.writer import Command, Writer
 
 logger = logging.getLogger("engine.log")
@@ -212,6 +213,10 @@ class EventLog:
     def wake(self) -> None:
         """Make waiting threads look again whether they were stopped."""
         self._tail.wake()
+
+    def watch(self) -> Watch:
+        """A way to see cheaply whether anybody has committed; it ends with the log."""
+        return Watch(self._reader)
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Read-only SQL on the file, for projections' own tables."""

@@ -33,6 +33,7 @@ class Reader:
         self._explain = explain
         self._damaged = damaged
         self._idle: deque[apsw.Connection] = deque()
+        self._watching: list[apsw.Connection] = []
         self._closed: LogError | None = None
         self._mutex = threading.Lock()
 
@@ -45,14 +46,31 @@ class Reader:
         except IndexError:
             connection = self._connect()
         try:
+            return self.rows_of(connection, sql, bindings)
+        finally:
+            self._give_back(connection)
+
+    def rows_of(self, connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one query to its end on a connection of this reader's."""
+        if self._closed is not None:
+            raise self._closed
+        try:
             return connection.execute(sql, bindings).fetchall()
         except apsw.Error as error:
             translated = self._explain(error, "reading")
             if isinstance(translated, CorruptLogError):
                 self._damaged(translated)
             raise translated from error
-        finally:
-            self._give_back(connection)
+
+    def connect_for_watching(self) -> apsw.Connection:
+        """A connection that stays with one user until the log is closed."""
+        connection = self._connect()
+        with self._mutex:
+            if self._closed is None:
+                self._watching.append(connection)
+                return connection
+        close_connection(connection)
+        raise self._closed
 
     def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
         """The single value of a query, or None."""
@@ -182,15 +200,18 @@ class Reader:
     def close(self, reason: LogError | None = None) -> None:
         with self._mutex:
             self._closed = reason or ClosedLogError("the log is closed; open it again to use it")
-            idle, self._idle = self._idle, deque()
-        for connection in idle:
+            connections = [*self._idle, *self._watching]
+            self._idle.clear()
+            self._watching.clear()
+        for connection in connections:
             close_connection(connection)
 
     def abandon(self, reason: LogError) -> list[apsw.Connection]:
         """After a fork, in the child: give up the connections without closing or locking anything."""
         self._closed = reason
-        idle, self._idle = list(self._idle), deque()
-        return idle
+        connections = [*self._idle, *self._watching]
+        self._idle, self._watching = deque(), []
+        return connections
 
 
 def _envelopes(rows: list[tuple[Any, ...]]) -> Iterator[Envelope]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import apsw
 from eventsourcing.persistence import Tracking
@@ -14,6 +14,8 @@ from engine.log.errors import ConflictError, InvalidEventError, TrackingConflict
 from engine.log.mapper import Row, check_row, to_row
 
 logger = logging.getLogger("engine.log")
+
+T = TypeVar("T")
 
 _INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
 _HEAD = "SELECT position, hash, time FROM events ORDER BY position DESC LIMIT 1"
@@ -88,12 +90,21 @@ class Transaction:
         """The transaction was rolled back, or nobody knows how it ended: look again next time."""
         self._data_version = -1
 
-    def mark(self) -> tuple[int, bytes, int]:
-        """The head, to go back to with `rewind` when a command fails and the others go on."""
-        return self.position, self._hash, self._time
-
-    def rewind(self, mark: tuple[int, bytes, int]) -> None:
-        self.position, self._hash, self._time = mark
+    def attempt(self, action: Callable[["Transaction"], T]) -> T:
+        """Do something; if it fails it leaves nothing behind, and the rest of the transaction stands."""
+        mark = self.position, self._hash, self._time
+        execute = self._connection.execute
+        execute("SAVEPOINT attempt")
+        try:
+            result = action(self)
+            execute("RELEASE attempt")
+            return result
+        except BaseException:
+            if self._connection.in_transaction:
+                execute("ROLLBACK TO attempt")
+                execute("RELEASE attempt")
+                self.position, self._hash, self._time = mark
+            raise
 
     @property
     def now(self) -> int:
@@ -103,6 +114,10 @@ class Transaction:
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> apsw.Cursor:
         """Run SQL inside the transaction, to read or for an inline projection's own tables."""
         return self._connection.execute(sql, bindings)
+
+    def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query, read inside the transaction."""
+        return self._connection.execute(sql, bindings).fetchall()
 
     def executemany(self, sql: str, bindings: Iterable[Sequence[Any]]) -> apsw.Cursor:
         return self._connection.executemany(sql, bindings)

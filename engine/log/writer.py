@@ -299,7 +299,7 @@ class Writer:
         """Append for many commands in one statement; False, and nothing done, if one of them is refused."""
         try:
             rows = [cast(AppendOne, work.command).row for work in works]
-            positions = self._in_savepoint(partial(Transaction.append_rows, rows=rows))
+            positions = self._transaction.attempt(partial(Transaction.append_rows, rows=rows))
         except Exception:
             if not self._connection.in_transaction:
                 raise
@@ -311,28 +311,12 @@ class Writer:
     def _run_one_of_many(self, work: _Work[Any]) -> None:
         """Run a command so that its failure leaves the others of the batch standing."""
         try:
-            work.result = self._in_savepoint(work.command)
+            work.result = self._transaction.attempt(work.command)
         except BaseException as error:
             # Some storage errors end the whole transaction, and with it every command of the batch.
             if not self._connection.in_transaction or isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             work.error = self._translate(error, None)
-
-    def _in_savepoint(self, command: Command[T]) -> T:
-        """Run a command; if it fails it leaves nothing behind."""
-        execute, transaction = self._connection.execute, self._transaction
-        mark = transaction.mark()
-        execute("SAVEPOINT command")
-        try:
-            result = command(transaction)
-            execute("RELEASE command")
-            return result
-        except BaseException:
-            if self._connection.in_transaction:
-                execute("ROLLBACK TO command")
-                execute("RELEASE command")
-                transaction.rewind(mark)
-            raise
 
     def _roll_back(self) -> None:
         self._transaction.forget()

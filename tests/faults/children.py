@@ -229,8 +229,6 @@ def _in_the_fork(log: EventLog, number: int) -> None:
             except ForkedLogError:
                 refused += 1
         log.close()
-        with EventLog(f"{log.path}-{number}") as own:
-            own.append([message("own", "session:own")])
         status = 0 if refused == len(uses) else 10 + refused
     except BaseException as error:  # noqa: BLE001 - said to the test
         say({"fork": repr(error)})

@@ -1,0 +1,111 @@
+"""Lanes in memory: bounded, and checked against the log before every answer."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from engine.domain.encoding import decode
+from engine.domain.events import LaneTouched, MessageAppended
+from engine.domain.lane import Lane
+from engine.domain.session import Session
+from engine.log.watch import Watch
+from engine.work import Touch
+from projections.routing import PREFIX as LANE
+from projections.routing import find_lane
+from projections.sessions import PREFIX as SESSION
+from projections.sessions import find_session
+
+_TOO_MANY = 10_000
+_CHANGES = (
+    "SELECT stream, topic, iif(topic = ?, state, NULL) FROM events WHERE position > ? AND position <= ? "
+    f"AND topic <> '{MessageAppended.TOPIC}' AND topic NOT LIKE 'turn.%' ORDER BY position"
+)
+"""Messages and turns say nothing about where a lane leads."""
+
+
+class LaneCache:
+    """Where lanes lead, with their sessions' heads. Any commit of any process is seen before the next answer."""
+
+    def __init__(self, watch: Watch, size: int, touches: Mapping[str, Touch]) -> None:
+        self._watch = watch
+        self._size = size
+        self._touches = touches
+        self._entries: OrderedDict[str, tuple[Lane, Session]] = OrderedDict()
+        self._lanes_of: dict[str, set[str]] = {}
+        self._position = 0
+        self._mutex = threading.Lock()
+        self.hits = 0
+        self.misses = 0
+
+    def find(self, key: str, *, load: bool = True) -> tuple[Lane, Session] | None:
+        """A lane and the head of its session; None if it leads nowhere, or is not in memory and not to be read."""
+        with self._mutex:
+            if self._watch.changed():
+                self._follow()
+            found = self._entries.get(key)
+            if found is not None:
+                self.hits += 1
+                self._entries.move_to_end(key)
+                return found
+            if not load:
+                return None
+            self.misses += 1
+            return self._load(key)
+
+    def touch(self, lane: Lane, at: int) -> Lane:
+        """Move a lane's idle clock in memory; the touch itself is written behind."""
+        touched = msgspec.structs.replace(lane, updated_at=at)
+        with self._mutex:
+            found = self._entries.get(lane.key)
+            if found is not None and found[0] is lane:
+                self._entries[lane.key] = touched, found[1]
+        return touched
+
+    def _load(self, key: str) -> tuple[Lane, Session] | None:
+        lane = find_lane(self._watch.query, key)
+        session = None if lane is None or lane.session_id is None else find_session(self._watch.query, lane.session_id)
+        if lane is None or session is None:
+            return None
+        touch = self._touches.get(key)
+        if touch is not None and touch.at > lane.updated_at:
+            lane = msgspec.structs.replace(lane, updated_at=touch.at)
+        self._entries[key] = lane, session
+        self._lanes_of.setdefault(session.session_id, set()).add(key)
+        while len(self._entries) > self._size:
+            self._forget(next(iter(self._entries)))
+        return lane, session
+
+    def _forget(self, key: str) -> None:
+        found = self._entries.pop(key, None)
+        if found is not None:
+            keys = self._lanes_of.get(found[1].session_id, set())
+            keys.discard(key)
+            if not keys:
+                self._lanes_of.pop(found[1].session_id, None)
+
+    def _follow(self) -> None:
+        """Forget what the events since the last look have changed."""
+        ((last,),) = self._watch.query("SELECT coalesce(max(position), 0) FROM events")
+        after, self._position = self._position, last
+        if last - after > _TOO_MANY:
+            self._entries.clear()
+            self._lanes_of.clear()
+            return
+        for stream, topic, state in self._watch.query(_CHANGES, (LaneTouched.TOPIC, after, last)):
+            if topic == LaneTouched.TOPIC:
+                self._apply_touch(stream.removeprefix(LANE), decode(topic, state))
+            elif stream.startswith(LANE):
+                self._forget(stream.removeprefix(LANE))
+            elif stream.startswith(SESSION):
+                for key in list(self._lanes_of.get(stream.removeprefix(SESSION), ())):
+                    self._forget(key)
+
+    def _apply_touch(self, key: str, event: object) -> None:
+        found = self._entries.get(key)
+        if found is not None and isinstance(event, LaneTouched) and event.at > found[0].updated_at:
+            self._entries[key] = msgspec.structs.replace(found[0], updated_at=event.at), found[1]
+
+    def __len__(self) -> int:
+        return len(self._entries)

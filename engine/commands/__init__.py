@@ -1,0 +1,1 @@
+"""Commands: each takes the state it needs from its work, decides with the domain's rules, and emits events."""

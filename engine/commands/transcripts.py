@@ -1,0 +1,62 @@
+"""What a host does to a session's messages (G46 to G51)."""
+
+from typing import Any, cast
+
+from engine.domain import events as e
+from engine.domain.transcript import text_of, undo_point
+from engine.work import FIRST_POSITION, POSITIONS, Work
+from projections.sessions import has_message
+from projections.transcripts import messages_of
+
+
+def append(work: Work, session_id: str, messages: list[e.MessageAppended]) -> list[int]:
+    """Append messages. A platform id that is known already adds nothing (G47)."""
+    session = work.known(session_id)
+    seen: set[str] = set()
+    for message in messages:
+        message_id = message.message_id
+        if message_id is not None:
+            if message_id in seen or has_message(work.query, session_id, message_id):
+                continue
+            seen.add(message_id)
+        session = work.on_session(session, message)
+    return cast("list[int]", POSITIONS)
+
+
+def append_one(work: Work, session_id: str, message: e.MessageAppended) -> int | None:
+    append(work, session_id, [message])
+    return cast("int | None", FIRST_POSITION)
+
+
+def rewrite(work: Work, session_id: str, messages: list[dict[str, Any]]) -> bool:
+    """Make another history live; the former one stays in the log (G50)."""
+    work.on_session(work.known(session_id), e.TranscriptRewritten(messages=messages), "rewritten by the host")
+    return True
+
+
+def rewind(work: Work, session_id: str, turns: int) -> dict[str, Any] | None:
+    """Hide everything from the n-th last user message on (G51)."""
+    session = work.known(session_id)
+    messages = messages_of(work.live(session))
+    point = undo_point([message["role"] for message in messages], turns)
+    if point is None:
+        return None
+    keep, undone = point
+    hidden = len(messages) - keep
+    event = e.TranscriptRewound(keep=keep, rewound_count=hidden, turns_undone=undone)
+    work.on_session(session, event, f"{undone} turn(s) undone by the host")
+    return {
+        "rewound_count": hidden,
+        "turns_undone": undone,
+        "target_text": text_of(messages[keep].get("content")),
+    }
+
+
+def restore(work: Work, session_id: str) -> int:
+    """Undo the last undo; how many messages are live again."""
+    session = work.known(session_id)
+    if not session.hidden:
+        return 0
+    count = session.hidden[-1]
+    work.on_session(session, e.TranscriptRestored(restored_count=count), "undo undone by the host")
+    return count

@@ -1,0 +1,51 @@
+"""Who holds a turn: a store in a process on a machine, in words that tell later whether it is still there."""
+
+import os
+import secrets
+import socket
+from pathlib import Path
+
+_open: set[str] = set()
+_HOST = socket.gethostname().replace(":", "_")
+
+
+def take() -> str:
+    """A name for a store of this process."""
+    holder = f"{_HOST}:{os.getpid()}:{_started(os.getpid())}:{secrets.token_hex(4)}"
+    _open.add(holder)
+    return holder
+
+
+def give_up(holder: str) -> None:
+    """The store of this name was closed."""
+    _open.discard(holder)
+
+
+def is_gone(holder: str | None) -> bool:
+    """Whether a holder is known to be dead: its process ended, or its store was closed or forgotten.
+
+    A process of another machine cannot be asked; there the lease must run out.
+    """
+    if holder is None:
+        return False
+    host, pid, started, _ = holder.split(":")
+    if host != _HOST:
+        return False
+    if int(pid) == os.getpid() and started == _started(os.getpid()):
+        return holder not in _open
+    return _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's ticks: a pid alone may have been given to another since."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return ""
+    except OSError:
+        pass
+    return "alive"

@@ -1,0 +1,179 @@
+"""One command at work: it reads states inside the write transaction, collects events, and appends them together."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from engine.domain import lane as lanes
+from engine.domain import session as sessions
+from engine.domain.config import GatewayConfig
+from engine.domain.entry import SessionEntry
+from engine.domain.envelope import Envelope
+from engine.domain.events import LaneTouched, Saw
+from engine.domain.keys import new_session_id
+from engine.domain.lane import Lane, microseconds
+from engine.domain.registry import Event
+from engine.domain.session import Session
+from engine.errors import UnknownSessionError
+from engine.log.transaction import Transaction
+from projections import routing
+from projections import sessions as heads
+from projections.transcripts import Transcripts
+
+
+class Touch(NamedTuple):
+    """A message that moved a lane's idle clock, not yet written."""
+
+    at: int
+    held: str | None = None
+    saw: Saw | None = None
+
+
+POSITIONS: Any = object()
+FIRST_POSITION: Any = object()
+"""What a command returns to answer with the positions its events get, or with the first of them, if any."""
+
+
+class AskFirstError(Exception):
+    """A decision needs the host's answer whether a lane is busy, which is not asked under the write lock."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self.keys = keys
+
+
+class Surroundings(NamedTuple):
+    """What commands of one store have in common."""
+
+    config: GatewayConfig
+    actor: str
+    holder: str
+    freshness: float
+    transcripts: Transcripts
+    asks_host: bool
+
+
+class Work:
+    """The state a command decides on, and the events it decides. Valid inside one transaction."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        now: datetime,
+        command: str,
+        surroundings: Surroundings,
+        touches: Mapping[str, Touch],
+        answers: Mapping[str, bool],
+    ) -> None:
+        self.now = now
+        self.time = microseconds(now)
+        self.query = transaction.query
+        self.about = surroundings
+        self.touched: dict[str, Touch] = {}
+        self._transaction = transaction
+        self._command = command
+        self._touches = touches
+        self._answers = answers
+        self._lanes: dict[str, Lane] = {}
+        self._sessions: dict[str, Session] = {}
+        self._envelopes: list[Envelope] = []
+
+    # State
+
+    def lane(self, key: str) -> Lane:
+        """A lane as it stands, with the touch that waits to be written."""
+        lane = self._lanes.get(key)
+        if lane is None:
+            found = routing.find_lane(self.query, key)
+            lane = found or Lane(key, self._transaction.version(routing.PREFIX + key) or 0)
+            self._lanes[key] = lane
+            touch = self._touches.get(key)
+            if touch is not None and found is not None:
+                self.touched[key] = touch
+                if touch.at > found.updated_at:
+                    lane = self.on_lane(lane, LaneTouched(at=touch.at, held=touch.held, saw=touch.saw))
+        return lane
+
+    def write_touches(self, limit: int | None = None) -> None:
+        """Write the touches that wait, which looking at their lanes does; those that lead nowhere are dropped."""
+        for key, touch in list(self._touches.items())[:limit]:
+            self.touched[key] = touch
+            self.lane(key)
+
+    def entry(self, lane: Lane) -> SessionEntry:
+        """The lane as its caller sees it."""
+        return lanes.entry_of(lane, self.now.tzinfo)
+
+    def session(self, session_id: str) -> Session | None:
+        """The head of a session, or None."""
+        session = self._sessions.get(session_id) or heads.find_session(self.query, session_id)
+        if session is not None:
+            self._sessions[session_id] = session
+        return session
+
+    def known(self, session_id: str) -> Session:
+        """The head of a session that must exist."""
+        session = self.session(session_id)
+        if session is None or session.deleted:
+            raise UnknownSessionError(session_id)
+        return session
+
+    def live(self, session: Session) -> list[bytes]:
+        """The live messages of a session, as it was before this command."""
+        return self.about.transcripts.live(self.query, session)
+
+    def busy(self, key: str) -> bool:
+        """Whether the host works on a lane right now (G30)."""
+        if not self.about.asks_host:
+            return False
+        if key not in self._answers:
+            raise AskFirstError([key])
+        return self._answers[key]
+
+    def all_busy(self, keys: list[str]) -> dict[str, bool]:
+        """The same for many lanes, asked at once."""
+        missing = [key for key in keys if key not in self._answers] if self.about.asks_host else []
+        if missing:
+            raise AskFirstError(missing)
+        return {key: self.about.asks_host and self._answers[key] for key in keys}
+
+    # Events
+
+    def on_lane(self, lane: Lane, event: Event, reason: str | None = None) -> Lane:
+        """Let an event happen to a lane; the lane after it."""
+        version = lane.version + 1
+        self._add(routing.PREFIX + lane.key, version, event, reason)
+        after = lanes.evolve(lane, event, self.time, version)
+        self._lanes[lane.key] = after
+        return after
+
+    def on_session(self, session: Session, event: Event, reason: str | None = None) -> Session:
+        """Let an event happen to a session; its head after it."""
+        version = session.version + 1
+        self._add(heads.PREFIX + session.session_id, version, event, reason)
+        after = sessions.evolve(session, event, self.time, version)
+        self._sessions[session.session_id] = after
+        return after
+
+    def on_stream(self, stream: str, event: Event, reason: str | None = None) -> None:
+        """Let an event happen to the lane or session a stream belongs to."""
+        if stream.startswith(routing.PREFIX):
+            self.on_lane(self.lane(stream.removeprefix(routing.PREFIX)), event, reason)
+        else:
+            self.on_session(self.known(stream.removeprefix(heads.PREFIX)), event, reason)
+
+    def _add(self, stream: str, version: int, event: Event, reason: str | None) -> None:
+        self._envelopes.append(Envelope(stream, version, event, self.time, self.about.actor, self._command, reason))
+
+    def new_session_id(self) -> str:
+        """An id no session has yet."""
+        while True:
+            session_id = new_session_id(self.now)
+            if self.session(session_id) is None:
+                return session_id
+
+    def answer(self, result: Any) -> Any:
+        """Write what was decided; the command's answer."""
+        positions = self._transaction.append(self._envelopes) if self._envelopes else []
+        if result is FIRST_POSITION:
+            return positions[0] if positions else None
+        return positions if result is POSITIONS else result

@@ -1,0 +1,169 @@
+"""What changes with the log: routing index, session heads and open turns, in the transaction that appends.
+
+Each apply first checks that the tables stand where the log stood. If another program has appended without
+them, or they were made by an older version, they are brought up to date by replay before anything is added.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+import apsw
+
+from engine.domain.encoding import Unreadable, decode
+from engine.domain.envelope import LOG_STREAM, NEXT_VERSION, Envelope
+from engine.domain.events import EventQuarantined
+from engine.log.eventlog import EventLog
+from engine.log.transaction import Transaction
+from projections import routing, sessions, turns
+from projections.routing import Query
+
+logger = logging.getLogger("engine.projections")
+
+NAME = "inline"
+VERSION = 1
+_BATCH = 500
+_PER_TRANSACTION = 5_000
+_TABLES = """
+CREATE TABLE IF NOT EXISTS projections (
+    name     TEXT PRIMARY KEY,
+    version  INTEGER NOT NULL,
+    position INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS quarantine (
+    position   INTEGER NOT NULL,
+    projection TEXT NOT NULL,
+    error      TEXT NOT NULL,
+    reported   INTEGER NOT NULL,
+    PRIMARY KEY (position, projection)
+) STRICT, WITHOUT ROWID;
+"""
+_ADVANCE = "UPDATE projections SET position = ? WHERE name = ? AND position = ? RETURNING 1"
+
+
+class Inline:
+    """The log's inline projection for sessions."""
+
+    def create(self, transaction: Transaction) -> None:
+        """Make the tables, or make them again if they are of another version; filling them is `catch_up`."""
+        transaction.execute(_TABLES)
+        rows = transaction.query("SELECT version FROM projections WHERE name = ?", (NAME,))
+        if not rows or rows[0][0] != VERSION:
+            for table in (routing, sessions, turns):
+                transaction.execute(table.DROP)
+                transaction.execute(table.TABLES)
+            transaction.execute("INSERT OR REPLACE INTO projections VALUES (?,?,0)", (NAME, VERSION))
+
+    def apply(self, transaction: Transaction, events: Sequence[Envelope]) -> None:
+        first, last = events[0].position, events[-1].position
+        if transaction.execute(_ADVANCE, (last, NAME, first - 1)).get is None:
+            replay(transaction, first - 1)
+            transaction.execute(_ADVANCE, (last, NAME, first - 1))
+        _apply(transaction, events)
+
+
+def catch_up(log: EventLog) -> int:
+    """Bring the tables to the end of the log, in bounded transactions; how many events that took."""
+    total = 0
+    while done := log.transact(lambda transaction: replay(transaction, transaction.position, _PER_TRANSACTION)):
+        total += done
+    log.transact(_report)
+    return total
+
+
+def _report(transaction: Transaction) -> None:
+    """Record in the log itself what had to be put aside, once."""
+    rows = transaction.query(
+        "UPDATE quarantine SET reported = 1 WHERE projection = ? AND NOT reported RETURNING position, error", (NAME,)
+    )
+    transaction.append(
+        [
+            Envelope(
+                LOG_STREAM,
+                NEXT_VERSION,
+                EventQuarantined(position=at, projection=NAME, error=error),
+                actor="engine",
+                command="catch_up",
+                reason=error,
+            )
+            for at, error in sorted(rows)
+        ]
+    )
+
+
+def position(query: Query) -> int:
+    """How far the tables are."""
+    (found,) = query("SELECT position FROM projections WHERE name = ?", (NAME,))[0]
+    return int(found)
+
+
+def quarantined(query: Query) -> list[tuple[int, str]]:
+    """The events that no table could use: position and error."""
+    sql = "SELECT position, error FROM quarantine WHERE projection = ? ORDER BY position"
+    return [(at, error) for at, error in query(sql, (NAME,))]
+
+
+def rebuild(log: EventLog) -> int:
+    """Forget the tables and make them again from the log alone."""
+
+    def forget(transaction: Transaction) -> None:
+        transaction.execute("DELETE FROM projections WHERE name = ?", (NAME,))
+        Inline().create(transaction)
+
+    log.transact(forget)
+    return catch_up(log)
+
+
+def replay(transaction: Transaction, upto: int, limit: int | None = None) -> int:
+    """Apply recorded events up to a position; one that cannot be used is put aside and reported."""
+    after = position(transaction.query)
+    stop = upto if limit is None else min(upto, after + limit)
+    done = 0
+    while after < stop:
+        events = _recorded(transaction, after, min(after + _BATCH, stop))
+        try:
+            transaction.attempt(partial(_apply, events=events))
+        except (apsw.ConstraintError, ValueError, TypeError, KeyError, AttributeError):
+            for event in events:
+                _apply_or_put_aside(transaction, event)
+        done += len(events)
+        after = min(after + _BATCH, stop)
+    transaction.execute("UPDATE projections SET position = max(position, ?) WHERE name = ?", (stop, NAME))
+    return done
+
+
+def _recorded(transaction: Transaction, after: int, upto: int) -> list[Envelope]:
+    rows = transaction.query(
+        "SELECT stream, version, topic, state, time, actor, command, reason, position FROM events "
+        "WHERE position > ? AND position <= ? ORDER BY position",
+        (after, upto),
+    )
+    return [Envelope(row[0], row[1], decode(row[2], row[3]), *row[4:]) for row in rows]
+
+
+def _apply_or_put_aside(transaction: Transaction, event: Envelope) -> None:
+    try:
+        transaction.attempt(partial(_apply, events=[event]))
+    except (apsw.ConstraintError, ValueError, TypeError, KeyError, AttributeError) as error:
+        _put_aside(transaction, event.position, f"{type(error).__name__}: {error}")
+
+
+def _put_aside(transaction: Transaction, at: int, error: str) -> None:
+    """Quarantine an event: remembered, to be reported, and replay goes on."""
+    logger.warning("position %d cannot be used and was put aside: %s", at, error)
+    transaction.execute("INSERT OR IGNORE INTO quarantine VALUES (?,?,?,0)", (at, NAME, error))
+
+
+def _apply(transaction: Transaction, events: Sequence[Envelope]) -> None:
+    lanes, heads = routing.Routing(transaction), sessions.Heads(transaction)
+    for envelope in events:
+        if isinstance(envelope.event, Unreadable):
+            _put_aside(transaction, envelope.position, envelope.event.error)
+        if envelope.stream.startswith(sessions.PREFIX):
+            heads.apply(envelope)
+        elif envelope.stream.startswith(routing.PREFIX):
+            lanes.apply(envelope)
+        if envelope.event.topic.startswith("turn."):
+            turns.apply_turn(transaction, envelope)
+    lanes.save()
+    heads.save()

@@ -1,0 +1,131 @@
+"""The heads of all sessions, and the platform ids of their messages; inline, like the routing index."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from engine.domain import events as e
+from engine.domain.encoding import encode, state_decoder
+from engine.domain.envelope import Envelope
+from engine.domain.session import Session, base_title, evolve
+from engine.log.transaction import Transaction
+from projections.routing import Query
+
+PREFIX = "session:"
+TABLES = """
+CREATE TABLE sessions (
+    session_id  TEXT PRIMARY KEY,
+    lane        TEXT,
+    peer        TEXT,
+    created_at  INTEGER NOT NULL,
+    recoverable INTEGER NOT NULL,
+    title       TEXT,
+    title_base  TEXT,
+    state       TEXT NOT NULL     -- the fold of the session's stream, without its messages
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_by_lane ON sessions (lane, created_at) WHERE recoverable;
+CREATE INDEX sessions_by_peer ON sessions (peer, created_at) WHERE recoverable;
+CREATE INDEX sessions_by_title ON sessions (title_base) WHERE title_base IS NOT NULL;
+
+-- The primary key is what makes an append idempotent: no lookup before it can race with another process.
+CREATE TABLE message_ids (
+    session_id TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    PRIMARY KEY (session_id, message_id)
+) STRICT, WITHOUT ROWID;
+"""
+DROP = "DROP TABLE IF EXISTS sessions; DROP TABLE IF EXISTS message_ids;"
+
+_read = state_decoder(Session)
+_NEWEST = "SELECT state FROM sessions WHERE {} = ? AND recoverable ORDER BY created_at DESC, session_id DESC LIMIT 1"
+
+
+def find_session(query: Query, session_id: str) -> Session | None:
+    """The head of a session; None if there is no such session."""
+    rows = query("SELECT state FROM sessions WHERE session_id = ?", (session_id,))
+    return _read(rows[0][0]) if rows else None
+
+
+def find_recoverable(query: Query, lane: str, peer: str) -> Session | None:
+    """The newest session of a lane that may be recovered, else of the same person and place (G27)."""
+    for column, value in (("lane", lane), ("peer", peer)):
+        rows = query(_NEWEST.format(column), (value,))
+        if rows:
+            return _read(rows[0][0])
+    return None
+
+
+def titles_like(query: Query, title: str, but: str) -> list[str]:
+    """Other sessions' titles of the same name, with any number."""
+    sql = "SELECT title FROM sessions WHERE title_base = ? AND session_id <> ?"
+    return [found for (found,) in query(sql, (base_title(title), but))]
+
+
+def has_message(query: Query, session_id: str, message_id: str) -> bool:
+    """Whether a platform id was ever appended to a session (G47)."""
+    sql = "SELECT 1 FROM message_ids WHERE session_id = ? AND message_id = ?"
+    return bool(query(sql, (session_id, storable(message_id))))
+
+
+def count_sessions(query: Query, upto: int) -> int:
+    """How many sessions were ever created, counting no further than asked."""
+    (count,) = query("SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT ?)", (upto,))[0]
+    return int(count)
+
+
+def storable(message_id: str) -> str:
+    """A platform id as a key; one with lone surrogates is written with escapes (G52)."""
+    return message_id.encode("utf-8", "backslashreplace").decode()
+
+
+class Heads:
+    """Applies the events of one command to the heads: each is read once and written once."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._before: dict[str, Session | None] = {}
+        self._after: dict[str, Session] = {}
+
+    def apply(self, envelope: Envelope) -> None:
+        session_id = envelope.stream.removeprefix(PREFIX)
+        session = self._after.get(session_id)
+        if session is None:
+            self._before[session_id] = found = find_session(self._transaction.query, session_id)
+            session = found or Session(session_id)
+        self._after[session_id] = evolve(session, envelope.event, envelope.time, envelope.version)
+        for sql, message_id in _message_ids(envelope.event):
+            self._transaction.execute(sql, (session_id, storable(message_id)))
+
+    def save(self) -> None:
+        for sql, bindings in self._changes():
+            self._transaction.execute(sql, bindings)
+
+    def _changes(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        for session_id, session in self._after.items():
+            before = self._before[session_id]
+            state = encode(session).decode()
+            if before is not None and _columns(before) == _columns(session):
+                yield "UPDATE sessions SET state = ? WHERE session_id = ?", (state, session_id)
+            else:
+                row = (session_id, *_columns(session), state)
+                yield "INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?,?,?,?)", row
+
+
+def _columns(session: Session) -> tuple[Any, ...]:
+    title = None if session.title is None else storable(session.title)
+    base = None if title is None else base_title(title)
+    return session.lane, session.peer, session.created_at, session.recoverable, title, base
+
+
+_NEW_ID = "INSERT INTO message_ids VALUES (?,?)"
+_KNOWN_ID = "INSERT OR IGNORE INTO message_ids VALUES (?,?)"
+
+
+def _message_ids(event: object) -> Iterator[tuple[str, str]]:
+    """The platform ids an event brings: an appended one is new, those of a copied history may be known."""
+    if isinstance(event, e.MessageAppended):
+        if event.message_id is not None:
+            yield _NEW_ID, event.message_id
+    elif isinstance(event, (e.TranscriptRewritten, e.SessionForked, e.SessionImported)):
+        for message in event.messages:
+            if isinstance(found := message.get("message_id"), str) and found:
+                yield _KNOWN_ID, found
