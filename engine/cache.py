@@ -2,13 +2,16 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from typing import NamedTuple
 
 import msgspec
 
 from engine.domain.encoding import decode
+from engine.domain.entry import SessionEntry
 from engine.domain.events import LaneTouched, MessageAppended
-from engine.domain.lane import Lane
+from engine.domain.lane import Lane, entry_of
 from engine.domain.session import Session
 from engine.log.watch import Watch
 from engine.work import Touch
@@ -25,22 +28,33 @@ _CHANGES = (
 """Messages and turns say nothing about where a lane leads."""
 
 
+class Known(NamedTuple):
+    """A lane in memory: how it stands, its session's head, and the entry to hand out copies of."""
+
+    lane: Lane
+    session: Session
+    entry: SessionEntry
+
+
 class LaneCache:
     """Where lanes lead, with their sessions' heads. Any commit of any process is seen before the next answer."""
 
-    def __init__(self, watch: Watch, size: int, touches: Mapping[str, Touch]) -> None:
+    def __init__(
+        self, watch: Watch, size: int, touches: Mapping[str, Touch], zone: Callable[[], tzinfo | None]
+    ) -> None:
+        self._zone = zone
         self._watch = watch
         self._size = size
         self._touches = touches
-        self._entries: OrderedDict[str, tuple[Lane, Session]] = OrderedDict()
+        self._entries: OrderedDict[str, Known] = OrderedDict()
         self._lanes_of: dict[str, set[str]] = {}
         self._position = 0
         self._mutex = threading.Lock()
         self.hits = 0
         self.misses = 0
 
-    def find(self, key: str, *, load: bool = True) -> tuple[Lane, Session] | None:
-        """A lane and the head of its session; None if it leads nowhere, or is not in memory and not to be read."""
+    def find(self, key: str, *, load: bool = True) -> Known | None:
+        """A lane with its session; None if it leads nowhere, or is not in memory and not to be read."""
         with self._mutex:
             if self._watch.changed():
                 self._follow()
@@ -54,16 +68,15 @@ class LaneCache:
             self.misses += 1
             return self._load(key)
 
-    def touch(self, lane: Lane, at: int) -> Lane:
+    def touch(self, known: Known, at: int) -> None:
         """Move a lane's idle clock in memory; the touch itself is written behind."""
-        touched = msgspec.structs.replace(lane, updated_at=at)
+        key = known.lane.key
+        touched = Known(msgspec.structs.replace(known.lane, updated_at=at), known.session, known.entry)
         with self._mutex:
-            found = self._entries.get(lane.key)
-            if found is not None and found[0] is lane:
-                self._entries[lane.key] = touched, found[1]
-        return touched
+            if self._entries.get(key) is known:
+                self._entries[key] = touched
 
-    def _load(self, key: str) -> tuple[Lane, Session] | None:
+    def _load(self, key: str) -> Known | None:
         lane = find_lane(self._watch.query, key)
         session = None if lane is None or lane.session_id is None else find_session(self._watch.query, lane.session_id)
         if lane is None or session is None:
@@ -71,19 +84,20 @@ class LaneCache:
         touch = self._touches.get(key)
         if touch is not None and touch.at > lane.updated_at:
             lane = msgspec.structs.replace(lane, updated_at=touch.at)
-        self._entries[key] = lane, session
+        known = Known(lane, session, entry_of(lane, self._zone()))
+        self._entries[key] = known
         self._lanes_of.setdefault(session.session_id, set()).add(key)
         while len(self._entries) > self._size:
             self._forget(next(iter(self._entries)))
-        return lane, session
+        return known
 
     def _forget(self, key: str) -> None:
         found = self._entries.pop(key, None)
         if found is not None:
-            keys = self._lanes_of.get(found[1].session_id, set())
+            keys = self._lanes_of.get(found.session.session_id, set())
             keys.discard(key)
             if not keys:
-                self._lanes_of.pop(found[1].session_id, None)
+                self._lanes_of.pop(found.session.session_id, None)
 
     def _follow(self) -> None:
         """Forget what the events since the last look have changed."""
@@ -104,8 +118,9 @@ class LaneCache:
 
     def _apply_touch(self, key: str, event: object) -> None:
         found = self._entries.get(key)
-        if found is not None and isinstance(event, LaneTouched) and event.at > found[0].updated_at:
-            self._entries[key] = msgspec.structs.replace(found[0], updated_at=event.at), found[1]
+        if found is not None and isinstance(event, LaneTouched) and event.at > found.lane.updated_at:
+            touched = msgspec.structs.replace(found.lane, updated_at=event.at)
+            self._entries[key] = Known(touched, found.session, found.entry)
 
     def __len__(self) -> int:
         return len(self._entries)

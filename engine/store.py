@@ -102,7 +102,7 @@ class SessionStore(Commander):
             raise
         logger.debug("opened %s at %s", self._log.path, now)
         self._touches = Touches(self._write_touches)
-        self._cache = LaneCache(self._log.watch(), cached_lanes, self._touches.pending)
+        self._cache = LaneCache(self._log.watch(), cached_lanes, self._touches.pending, lambda: self._now().tzinfo)
         replayed = inline.catch_up(self._log)
         if replayed:
             logger.info("brought the tables of %s up to date from %d events", self._log.path, replayed)
@@ -176,19 +176,22 @@ class SessionStore(Commander):
     def _keep(self, key: str, source: SessionSource, touch: bool, *, load: bool = True) -> SessionEntry | None:
         """The answer from memory, if the lane's session simply goes on; None if something is to be decided."""
         found = self._cache.find(key, load=load)
-        if found is None or found[1].end_reason is not None:
+        if found is None or found.session.end_reason is not None:
             return None
-        lane, now = found[0], self._now()
+        lane, now = found.lane, self._now()
         policy = self._config.get_reset_policy(source.platform, source.chat_type)
         if lane.suspended or policy.mode != "none":
             verdict = judge(lane, policy, now, auto_continue_freshness_window(), bool)
             if verdict is not KEEP:
                 return None
+        at = lane.updated_at
         if touch:
-            at = max(microseconds(now), lane.updated_at)
-            lane = self._cache.touch(lane, at)
+            at = max(microseconds(now), at)
+            self._cache.touch(found, at)
             self._touches.add(key, Touch(at))
-        return entry_of(lane, now.tzinfo)
+        entry = found.entry.snapshot()
+        entry.updated_at = moment(at, now.tzinfo)
+        return entry
 
     def _key(self, source: SessionSource) -> str:
         if not isinstance(source, SessionSource):

@@ -103,11 +103,16 @@ class Heads:
         for session_id, session in self._after.items():
             before = self._before[session_id]
             state = encode(session).decode()
-            if before is not None and _columns(before) == _columns(session):
+            if before is not None and _indexed(before) == _indexed(session):
                 yield "UPDATE sessions SET state = ? WHERE session_id = ?", (state, session_id)
             else:
                 row = (session_id, *_columns(session), state)
                 yield "INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?,?,?,?)", row
+
+
+def _indexed(session: Session) -> tuple[Any, ...]:
+    """What the columns beside the state are made of."""
+    return session.lane, session.source, session.created_at, session.recoverable, session.title
 
 
 def _columns(session: Session) -> tuple[Any, ...]:

@@ -63,6 +63,11 @@ def end(work: Work, session: Session | None, reason: str, why: str | None = None
         work.on_session(session, event, why or reason)
 
 
+def _origin(source: SessionSource) -> dict[str, Any]:
+    """A source as events keep it: only what is known about it."""
+    return {name: value for name, value in source.to_dict().items() if value is not None}
+
+
 def _touch(work: Work, lane: Lane, verdict: Verdict) -> Lane:
     held = verdict.held
     why = None if held is None else f"{held}, but the host is working on this lane"
@@ -73,14 +78,15 @@ def _reset(work: Work, lane: Lane, session: Session | None, verdict: Verdict, so
     """The automatic reset (G25): the old session ends for the reason, and nothing is recovered."""
     reason = verdict.reason or ""
     end(work, session, reason)
-    created = create_session(work, lane.key, source.to_dict(), f"automatic reset: {reason}")
-    event = reset_by_itself(lane, verdict, created.session_id, source.to_dict(), source.chat_name)
+    origin = _origin(source)
+    created = create_session(work, lane.key, origin, f"automatic reset: {reason}")
+    event = reset_by_itself(lane, verdict, created.session_id, origin, source.chat_name)
     return work.on_lane(lane, event, reason)
 
 
 def _recover(work: Work, lane: Lane, source: SessionSource) -> Lane | None:
     """Lead a lane back to its newest session that nobody ended on purpose (G27)."""
-    origin = source.to_dict()
+    origin = _origin(source)
     found = find_recoverable(work.query, lane.key, peer_of(origin, lane.key))
     if found is None:
         return None
@@ -99,7 +105,7 @@ def _recover(work: Work, lane: Lane, source: SessionSource) -> Lane | None:
 
 
 def _create(work: Work, lane: Lane, source: SessionSource, how: Any) -> Lane:
-    origin = source.to_dict()
+    origin = _origin(source)
     why = "a new session was asked for" if how == "forced" else "the lane led nowhere"
     created = create_session(work, lane.key, origin, why)
     event = e.LaneRouted(

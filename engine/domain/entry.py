@@ -82,8 +82,10 @@ class SessionEntry(msgspec.Struct):
         self.model_override = sanitize_model_override(self.model_override)
 
     def snapshot(self) -> "SessionEntry":
-        """Return a copy that shares nothing changeable with this entry."""
-        return msgspec.structs.replace(self)
+        """Return a copy that shares nothing changeable with this entry; what was checked is not checked again."""
+        copied = msgspec.Struct.__copy__(self)
+        copied.model_override = self.model_override and dict(self.model_override)
+        return copied
 
     __copy__ = snapshot
 
