@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 _open: set[str] = set()
+_DEAD = ("Z", "X")
 _HOST = socket.gethostname().replace(":", "_")
 
 
@@ -28,8 +29,10 @@ def is_gone(holder: str | None) -> bool:
     """
     if holder is None:
         return False
-    host, pid, started, _ = holder.split(":")
-    if host != _HOST:
+    host, _, rest = holder.partition(":")
+    pid, _, rest = rest.partition(":")
+    started = rest.partition(":")[0]
+    if host != _HOST or not pid.isdecimal():
         return False
     if int(pid) == os.getpid() and started == _started(os.getpid()):
         return holder not in _open
@@ -37,9 +40,13 @@ def is_gone(holder: str | None) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's ticks: a pid alone may have been given to another since."""
+    """When a process started, in the kernel's ticks: a pid alone may have been given to another since.
+
+    "" if it is not running. A killed process keeps its row until its parent has waited for it.
+    """
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in _DEAD else fields[19]
     except (OSError, IndexError):
         pass
     try:

@@ -1,7 +1,9 @@
 """SessionStore: the sessions of a gateway, on one log."""
 
+import atexit
 import logging
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +18,7 @@ from engine.commander import Commander, number
 from engine.commands import routing
 from engine.domain.config import GatewayConfig
 from engine.domain.entry import SessionEntry
+from engine.domain.errors import EngineError
 from engine.domain.keys import build_session_key, check_session_id, check_session_key, lane_profile
 from engine.domain.lane import KEEP, Lane, entry_of, judge, microseconds, moment
 from engine.domain.policy import auto_continue_freshness_window, reset_reason
@@ -35,6 +38,19 @@ logger = logging.getLogger("engine.store")
 
 T = TypeVar("T")
 FILE_NAME = "sessions.db"
+
+
+_open_stores: "weakref.WeakSet[SessionStore]" = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    """Write the touches of stores that nobody closed, before the logs close themselves."""
+    for store in list(_open_stores):
+        try:
+            store._touches.flush()
+        except EngineError as error:
+            logger.warning("the last touches of %s were not written: %s", store._log.path, error)
 
 
 def local_now() -> datetime:
@@ -88,24 +104,24 @@ class SessionStore(Commander):
         self._active_profile = active_profile
         self._transcripts = Transcripts(cached_transcript_bytes)
         self._actor = actor
-        now = self._now()
+        self._now()
+        self._log = EventLog(
+            Path(sessions_dir) / FILE_NAME,
+            clock=lambda: microseconds(self._now()),
+            inline=[inline.Inline()],
+            **log_options,
+        )
         self._holder = holders.take()
-        try:
-            self._log = EventLog(
-                Path(sessions_dir) / FILE_NAME,
-                clock=lambda: microseconds(self._now()),
-                inline=[inline.Inline()],
-                **log_options,
-            )
-        except BaseException:
-            holders.give_up(self._holder)
-            raise
-        logger.debug("opened %s at %s", self._log.path, now)
         self._touches = Touches(self._write_touches)
         self._cache = LaneCache(self._log.watch(), cached_lanes, self._touches.pending, lambda: self._now().tzinfo)
-        replayed = inline.catch_up(self._log)
+        try:
+            replayed = inline.catch_up(self._log)
+        except BaseException:
+            self.close()
+            raise
         if replayed:
             logger.info("brought the tables of %s up to date from %d events", self._log.path, replayed)
+        _open_stores.add(self)
 
     # Running commands
 
@@ -331,6 +347,7 @@ class SessionStore(Commander):
 
     def close(self) -> None:
         """Write the touches that wait and close the log."""
+        _open_stores.discard(self)
         try:
             self._touches.close()
         finally:

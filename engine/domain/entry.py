@@ -83,7 +83,7 @@ class SessionEntry(msgspec.Struct):
 
     def snapshot(self) -> "SessionEntry":
         """Return a copy that shares nothing changeable with this entry; what was checked is not checked again."""
-        copied = msgspec.Struct.__copy__(self)
+        copied: SessionEntry = msgspec.Struct.__copy__(self)  # type: ignore[attr-defined] # not in its stubs
         copied.model_override = self.model_override and dict(self.model_override)
         return copied
 
