@@ -13,10 +13,13 @@ from engine.commands import routing
 from engine.commands.lanes import Notices
 from engine.domain.entry import SessionEntry
 from engine.domain.sources import SessionSource
+from engine.log.errors import ConflictError
+from engine.log.eventlog import Health
 from engine.store import SessionInfo, SessionStore
 from engine.work import AskFirstError
 
 T = TypeVar("T")
+_MAY_ASK = frozenset({"get_or_create_session", "prune_old_entries"})
 
 
 class _Deferred(Commander):
@@ -29,6 +32,12 @@ class _Deferred(Commander):
         return cast(T, self._given(name, command, arguments))
 
     async def _given(self, name: str, command: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        if self._store._is_active is not None and name in _MAY_ASK:
+            # Asking the host comes between two transactions: a cancelled await must not stop there.
+            return await asyncio.shield(asyncio.ensure_future(self._carried_out(name, command, arguments)))
+        return await self._carried_out(name, command, arguments)
+
+    async def _carried_out(self, name: str, command: Callable[..., T], arguments: tuple[Any, ...]) -> T:
         store = self._store
         answers: dict[str, bool] = {}
         while True:
@@ -37,6 +46,9 @@ class _Deferred(Commander):
                 result, touched = await store.log.transact_async(work)
             except AskFirstError as ask:
                 answers.update({key: await asyncio.to_thread(store._busy, key) for key in ask.keys})
+            except ConflictError:
+                if not await asyncio.to_thread(store._catch_up):
+                    raise
             else:
                 store._touches.settle(touched)
                 return result
@@ -208,6 +220,15 @@ class AsyncSessionStore:
 
     async def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         return await asyncio.to_thread(self.store.load_transcript, session_id)
+
+    async def health(self) -> Health:
+        return await asyncio.to_thread(self.store.health)
+
+    async def quarantined(self) -> list[tuple[int, str]]:
+        return await asyncio.to_thread(self.store.quarantined)
+
+    async def rebuild(self) -> int:
+        return await asyncio.to_thread(self.store.rebuild)
 
     async def metrics(self) -> dict[str, int | float]:
         return await asyncio.to_thread(self.store.metrics)

@@ -3,7 +3,6 @@
 A subclass says how a command is run: now, on the caller's thread, or later, for an await.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from engine.commands import lanes, sessions, transcripts, turns
 from engine.commands.lanes import Notices
 from engine.domain.entry import SessionEntry
 from engine.domain.keys import check_session_id, check_session_key
+from engine.domain.session import COMPRESSION
 from engine.domain.transcript import appended
 
 T = TypeVar("T")
@@ -78,6 +78,8 @@ class Commander(ABC):
 
     def set_model_override(self, key: str, override: Mapping[str, Any] | None) -> None:
         """Choose the lane's model until its next reset; None gives the choice back (G39)."""
+        if override is not None and not isinstance(override, Mapping):
+            raise ValueError(f"override must be a dict or None, not {type(override).__name__}")
         return self._run("set_model_override", lanes.set_model_override, check_session_key(key), override)
 
     def set_expiry_finalized(self, key: str) -> bool:
@@ -86,7 +88,7 @@ class Commander(ABC):
 
     def prune_old_entries(self, days: float | None = None) -> int:
         """Forget lanes untouched for so many days; how many. None, 0 and less forget none (G41)."""
-        return self._run("prune_old_entries", lanes.prune, 0 if days is None else number("days", days))
+        return self._run("prune_old_entries", lanes.prune, 0 if days is None else number("days", days, 1e7))
 
     def consume_notices(self, key: str) -> Notices:
         """What is to be told to the lane's user, once (G45)."""
@@ -110,7 +112,8 @@ class Commander(ABC):
 
     def end_turn(self, token: str, *, error: str | None = None) -> bool:
         """End a turn; False if it is over already."""
-        return self._run("end_turn", turns.finish, _text("token", token), error)
+        said = None if error is None else _text("error", error)
+        return self._run("end_turn", turns.finish, _text("token", token), said)
 
     def recover_interrupted_turns(self) -> int:
         """After a crash: mark the lanes whose turns lost their worker for resuming; how many turns (G36)."""
@@ -144,6 +147,8 @@ class Commander(ABC):
 
     def end_session(self, session_id: str, reason: str) -> bool:
         """End a session; False if an earlier reason stands (G44)."""
+        if reason == COMPRESSION:
+            raise ValueError("a session ends by compression only with a child; use compress_session()")
         arguments = check_session_id(session_id), _text("reason", reason)
         return self._run("end_session", sessions.end_session, *arguments)
 
@@ -203,14 +208,14 @@ def _check_usage(usage: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
 
 
-def number(name: str, value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise ValueError(f"{name} must be a number, not {value!r}")
+def number(name: str, value: Any, largest: float = 1e11) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -largest <= value <= largest:
+        raise ValueError(f"{name} must be a number of at most {largest:g}, not {value!r:.100}")
     return value
 
 
 def _title(title: object) -> str:
-    words = " ".join(_text("title", title).split())
+    words = " ".join(_text("title", title).encode("utf-8", "backslashreplace").decode().split())
     if not words:
         raise ValueError("a title needs at least one word")
     return words

@@ -21,10 +21,11 @@ from engine.domain.entry import SessionEntry
 from engine.domain.errors import EngineError
 from engine.domain.keys import build_session_key, check_session_id, check_session_key, lane_profile
 from engine.domain.lane import KEEP, Lane, entry_of, judge, microseconds, moment
-from engine.domain.policy import auto_continue_freshness_window, reset_reason
+from engine.domain.policy import SessionResetPolicy, auto_continue_freshness_window, reset_reason
 from engine.domain.session import Session
 from engine.domain.sources import SessionSource
 from engine.errors import UnknownSessionError
+from engine.log.errors import ConflictError
 from engine.log.eventlog import EventLog, Health
 from engine.log.transaction import Transaction
 from engine.touches import TOUCHES_AT_ONCE, Touches
@@ -97,8 +98,11 @@ class SessionStore(Commander):
         self._config = GatewayConfig() if config is None else config
         if not isinstance(self._config, GatewayConfig):
             raise ValueError(f"config must be a GatewayConfig, not {config!r}")
-        if not isinstance(actor, str):
-            raise ValueError(f"actor must be text, not {actor!r}")
+        if not isinstance(actor, str) or not actor:
+            raise ValueError(f"actor must be a name, which every event will carry, not {actor!r}")
+        for name, function in (("clock", clock), ("has_active_processes_fn", has_active_processes_fn or bool)):
+            if not callable(function):
+                raise ValueError(f"{name} must be callable, not {function!r}")
         self._is_active = has_active_processes_fn
         self._clock = clock
         self._active_profile = active_profile
@@ -137,7 +141,6 @@ class SessionStore(Commander):
             self._actor,
             self._holder,
             auto_continue_freshness_window(),
-            self._transcripts,
             self._is_active is not None,
         )
 
@@ -148,6 +151,9 @@ class SessionStore(Commander):
                 result, touched = self._log.transact(self._work(name, command, arguments, answers))
             except AskFirstError as ask:
                 answers.update({key: self._busy(key) for key in ask.keys})
+            except ConflictError:
+                if not self._catch_up():
+                    raise
             else:
                 self._touches.settle(touched)
                 return result
@@ -163,6 +169,10 @@ class SessionStore(Commander):
             return work.answer(command(work, *arguments)), work.touched
 
         return run
+
+    def _catch_up(self) -> bool:
+        """Whether the tables were behind the log: another program has appended without them."""
+        return inline.catch_up(self._log) > 0
 
     def _busy(self, key: str) -> bool:
         """Ask the host whether it works on a lane; no answer means that it does (G30)."""
@@ -215,7 +225,7 @@ class SessionStore(Commander):
         config = self._config
         profile = lane_profile(source, config.multiplex_profiles, self._active_profile)
         key = build_session_key(source, config.group_sessions_per_user, config.thread_sessions_per_user, profile)
-        return check_session_key(key.encode("utf-8", "backslashreplace").decode())
+        return check_session_key(key.encode("utf-8", "xmlcharrefreplace").decode())
 
     def _entry(self, lane: Lane) -> SessionEntry:
         return entry_of(lane, self._now().tzinfo)
@@ -238,19 +248,24 @@ class SessionStore(Commander):
 
     def is_session_expired(self, entry: SessionEntry) -> bool:
         """Whether the policy would reset the lane now; never while the host works on it (G40, G30)."""
-        policy = self._config.get_reset_policy(entry.platform, entry.chat_type)
+        policy = self._policy(entry)
         due = reset_reason(policy, entry.updated_at, self._now()) is not None
         return due and not self._busy(entry.session_key)
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
         """Whether the lane's sessions ever expire (G40)."""
-        return self._config.get_reset_policy(entry.platform, entry.chat_type).mode != "none"
+        return self._policy(entry).mode != "none"
+
+    def _policy(self, entry: SessionEntry) -> SessionResetPolicy:
+        if not isinstance(entry, SessionEntry):
+            raise ValueError(f"entry must be a SessionEntry, not {entry!r}")
+        return self._config.get_reset_policy(entry.platform, entry.chat_type)
 
     def list_sessions(self, active_minutes: float | None = None) -> list[SessionEntry]:
         """The lanes that lead somewhere, newest first (G41)."""
         since = 0
         if active_minutes is not None:
-            since = microseconds(self._now()) - int(number("active_minutes", active_minutes) * 60e6)
+            since = microseconds(self._now()) - int(number("active_minutes", active_minutes, 1e9) * 60e6)
         self._touches.flush()
         return [self._entry(lane) for lane in lanes_since(self._log.query, since)]
 

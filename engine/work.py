@@ -18,7 +18,7 @@ from engine.errors import UnknownSessionError
 from engine.log.transaction import Transaction
 from projections import routing
 from projections import sessions as heads
-from projections.transcripts import Transcripts
+from projections.transcripts import live_inside
 
 
 class Touch(NamedTuple):
@@ -48,7 +48,6 @@ class Surroundings(NamedTuple):
     actor: str
     holder: str
     freshness: float
-    transcripts: Transcripts
     asks_host: bool
 
 
@@ -119,7 +118,7 @@ class Work:
 
     def live(self, session: Session) -> list[bytes]:
         """The live messages of a session, as it was before this command."""
-        return self.about.transcripts.live(self.query, session)
+        return live_inside(self.query, session)
 
     def busy(self, key: str) -> bool:
         """Whether the host works on a lane right now (G30)."""

@@ -21,7 +21,7 @@ from projections.routing import Query
 logger = logging.getLogger("engine.projections")
 
 NAME = "inline"
-VERSION = 1
+VERSION = 2
 _BATCH = 500
 _PER_TRANSACTION = 5_000
 _TABLES = """
@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS quarantine (
     PRIMARY KEY (position, projection)
 ) STRICT, WITHOUT ROWID;
 """
+_UNUSABLE = (apsw.ConstraintError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
 _ADVANCE = "UPDATE projections SET position = ? WHERE name = ? AND position = ? RETURNING 1"
 
 
@@ -104,14 +105,14 @@ def quarantined(query: Query) -> list[tuple[int, str]]:
 
 
 def rebuild(log: EventLog) -> int:
-    """Forget the tables and make them again from the log alone."""
+    """Forget the tables and make them again from the log alone; no command sees them half made."""
 
-    def forget(transaction: Transaction) -> None:
+    def again(transaction: Transaction) -> int:
         transaction.execute("DELETE FROM projections WHERE name = ?", (NAME,))
         Inline().create(transaction)
+        return replay(transaction, transaction.position)
 
-    log.transact(forget)
-    return catch_up(log)
+    return log.transact(again) + catch_up(log)
 
 
 def replay(transaction: Transaction, upto: int, limit: int | None = None) -> int:
@@ -122,8 +123,8 @@ def replay(transaction: Transaction, upto: int, limit: int | None = None) -> int
     while after < stop:
         events = _recorded(transaction, after, min(after + _BATCH, stop))
         try:
-            transaction.attempt(partial(_apply, events=events))
-        except (apsw.ConstraintError, ValueError, TypeError, KeyError, AttributeError):
+            transaction.attempt(partial(_apply, events=events, lanes=routing.CheckedRouting(transaction)))
+        except _UNUSABLE:
             for event in events:
                 _apply_or_put_aside(transaction, event)
         done += len(events)
@@ -143,8 +144,8 @@ def _recorded(transaction: Transaction, after: int, upto: int) -> list[Envelope]
 
 def _apply_or_put_aside(transaction: Transaction, event: Envelope) -> None:
     try:
-        transaction.attempt(partial(_apply, events=[event]))
-    except (apsw.ConstraintError, ValueError, TypeError, KeyError, AttributeError) as error:
+        transaction.attempt(partial(_apply, events=[event], lanes=routing.CheckedRouting(transaction)))
+    except _UNUSABLE as error:
         _put_aside(transaction, event.position, f"{type(error).__name__}: {error}")
 
 
@@ -154,8 +155,8 @@ def _put_aside(transaction: Transaction, at: int, error: str) -> None:
     transaction.execute("INSERT OR IGNORE INTO quarantine VALUES (?,?,?,0)", (at, NAME, error))
 
 
-def _apply(transaction: Transaction, events: Sequence[Envelope]) -> None:
-    lanes, heads = routing.Routing(transaction), sessions.Heads(transaction)
+def _apply(transaction: Transaction, events: Sequence[Envelope], lanes: routing.Routing | None = None) -> None:
+    lanes, heads = lanes or routing.Routing(transaction), sessions.Heads(transaction)
     for envelope in events:
         if isinstance(envelope.event, Unreadable):
             _put_aside(transaction, envelope.position, envelope.event.error)

@@ -1,11 +1,12 @@
 """The routing index: where each lane leads. It changes in the transaction that appends, so it is never stale."""
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC
 from typing import Any
 
 from engine.domain.encoding import encode, state_decoder
 from engine.domain.envelope import Envelope
-from engine.domain.lane import Lane, evolve
+from engine.domain.lane import Lane, entry_of, evolve
 from engine.log.transaction import Transaction
 
 Query = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
@@ -83,3 +84,13 @@ class Routing:
             else:
                 row = (key, lane.session_id, lane.updated_at, encode(lane).decode())
                 yield "INSERT OR REPLACE INTO lanes VALUES (?,?,?,?)", row
+
+
+class CheckedRouting(Routing):
+    """The same for events that others may have written: one that no entry can be made of is refused."""
+
+    def apply(self, envelope: Envelope) -> None:
+        super().apply(envelope)
+        lane = self._after[envelope.stream.removeprefix(PREFIX)]
+        if lane.session_id is not None:
+            entry_of(lane, UTC)

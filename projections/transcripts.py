@@ -22,6 +22,7 @@ logger = logging.getLogger("engine.projections")
 _encode = msgspec.json.encode
 _decode_list = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _OVERHEAD = 60
+_MARKED = b'{"$'
 _ROWS = "SELECT version, topic, state, position FROM events WHERE stream = ? AND {} ORDER BY version"
 
 
@@ -70,8 +71,10 @@ class Transcript:
             found = _appended(state)
             raw = bytes(found.message)
             if found.message_id is not None:
+                if raw.startswith(_MARKED):
+                    raise msgspec.ValidationError("the message is marked as a whole")  # noqa: TRY301 - one slow path
                 raw = raw[:-1] + b',"message_id":' + _encode(found.message_id) + b"}"
-        except msgspec.ValidationError:  # the id itself is marked text
+        except msgspec.ValidationError:  # the id or the keys are marked text
             event = decode(topic, state)
             if not isinstance(event, e.MessageAppended):
                 raise
@@ -117,6 +120,15 @@ def messages_of(live: Sequence[bytes]) -> list[dict[str, Any]]:
     joined = b"[" + b",".join(live) + b"]"
     found = _decode_list(joined)
     return [restore(message) for message in found] if b'"$' in joined else found
+
+
+def live_inside(query: Query, session: Session) -> list[bytes]:
+    """The live messages inside a transaction, which may yet fail: nothing of them is kept in memory."""
+    transcript = Transcript()
+    from_version = max(session.history_from - 1, 0)
+    bounds = (PREFIX + session.session_id, from_version, session.version)
+    transcript.fold(query(_ROWS.format("version > ? AND version <= ?"), bounds))
+    return transcript.live()
 
 
 def transcript_at(query: Query, session_id: str, position: int) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from engine.domain import events as e
 from engine.domain.entry import SessionEntry, sanitize_model_override
 from engine.domain.lane import recently_active
 from engine.domain.session import claiming
+from engine.errors import UnknownLaneError
 from engine.work import Work
 from projections.routing import lanes_before, lanes_since
 
@@ -56,11 +57,11 @@ def clear_resume(work: Work, key: str) -> bool:
 
 def mark_recently_active(work: Work, max_age_seconds: float) -> int:
     work.write_touches()
-    lanes = lanes_since(work.query, work.time - int(max_age_seconds * 1e6))
+    recorded = [lane.key for lane in lanes_since(work.query, work.time - int(max_age_seconds * 1e6))]
     return sum(
-        mark_resume(work, lane.key, RESTART_INTERRUPTED)
-        for lane in lanes
-        if recently_active(work.lane(lane.key), work.time, max_age_seconds)
+        mark_resume(work, key, RESTART_INTERRUPTED)
+        for key in dict.fromkeys([*recorded, *work.touched])
+        if recently_active(work.lane(key), work.time, max_age_seconds)
     )
 
 
@@ -100,8 +101,10 @@ def switch(work: Work, key: str, target: str) -> SessionEntry | None:
 
 def set_model_override(work: Work, key: str, override: object) -> None:
     lane = work.lane(key)
+    if lane.session_id is None:
+        raise UnknownLaneError(key)
     kept = sanitize_model_override(override)
-    if lane.session_id is not None and kept != lane.model_override:
+    if kept != lane.model_override:
         work.on_lane(lane, e.ModelOverrideSet(override=kept))
 
 

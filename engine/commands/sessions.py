@@ -48,20 +48,18 @@ def compress(
     live = messages_of(work.live(parent))
     carried = [] if covers is None else live[covers:]
     child = Session(child_id or work.new_session_id())
-    title = None if parent.title is None else _free_title(work, parent.title, child.session_id)
     created = e.SessionCreated(
         conversation_id=parent.conversation_id,
         lane=parent.lane,
         source=parent.source,
         parent_session_id=session_id,
         relation="compression",
-        title=title,
     )
     why = "the session was compressed"
     work.on_session(
         parent, e.SessionCompressed(child_session_id=child.session_id, carried=len(carried)), "compressed by the host"
     )
-    child = work.on_session(child, created, why)
+    child = _name_after(work, parent, work.on_session(child, created, why), why)
     work.on_session(child, e.TranscriptRewritten(messages=[*summary, *carried], cause="compress"), why)
     for lane in lanes_on(work.query, session_id):
         event = e.LaneAdvanced(session_id=child.session_id, previous_session_id=session_id)
@@ -79,11 +77,11 @@ def fork(work: Work, session_id: str, at: object) -> str:
         source=parent.source,
         parent_session_id=session_id,
         relation="fork",
-        title=None if parent.title is None else _free_title(work, parent.title, fork_id),
     )
-    child = work.on_session(Session(fork_id), created, f"forked from {session_id}")
+    why = f"forked from {session_id}"
+    child = _name_after(work, parent, work.on_session(Session(fork_id), created, why), why)
     event = e.SessionForked(parent_session_id=session_id, parent_version=parent.version, messages=messages)
-    work.on_session(child, event, f"forked from {session_id}")
+    work.on_session(child, event, why)
     return fork_id
 
 
@@ -112,6 +110,14 @@ def set_title(work: Work, session_id: str, title: str, auto: bool) -> str:
     if free != session.title or session.title_is_auto != auto:
         work.on_session(session, e.SessionTitled(title=free, auto=auto))
     return free
+
+
+def _name_after(work: Work, parent: Session, child: Session, why: str) -> Session:
+    """Give a child its parent's title with the next number; one that somebody chose stays chosen."""
+    if parent.title is None:
+        return child
+    title = _free_title(work, parent.title, child.session_id)
+    return work.on_session(child, e.SessionTitled(title=title, auto=parent.title_is_auto), why)
 
 
 def _free_title(work: Work, title: str, session_id: str) -> str:

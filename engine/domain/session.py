@@ -58,10 +58,14 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def peer_of(source: dict[str, Any], lane: str) -> str:
-    """The second thing recovery looks for (G27). The profile is the key's, so it is never crossed."""
+    """The second thing recovery looks for (G27). The profile is the key's, so it is never crossed.
+
+    The user is whoever the lane's key would name: people whom only `user_id_alt` tells apart are not the same.
+    """
     profile = lane.split(":", 2)[1] if lane.count(":") > 1 else ""
-    names = ("platform", "user_id", "chat_id", "chat_type", "thread_id")
-    return msgspec.json.encode([profile, *(_text(source.get(name)) for name in names)]).decode()
+    user = source.get("user_id_alt") or source.get("user_id")
+    where = (source.get(name) for name in ("chat_id", "chat_type", "thread_id"))
+    return msgspec.json.encode([profile, *map(_text, (source.get("platform"), user, *where))]).decode()
 
 
 def _text(value: object) -> str | None:
