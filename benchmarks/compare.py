@@ -34,15 +34,35 @@ class Line:
     verdict: str = ""
 
 
+HEAD = Line("what", "baseline", "ours", "ratio [quartiles]", "bar", "verdict")
+
+
 @dataclass
 class Summary:
     lines: list[Line] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    curves: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Seconds against number of lanes, by name, for the plot."""
+
+    def compare(self, what: str, compared: "Interleaved", kind: str, bar: float) -> None:
+        """Add a comparison of times, or with ">=" of how many times faster ours is."""
+        values = compared.ratios(faster=kind == ">=")
+        shown = [duration(side.median) for side in (compared.baseline, compared.ours)]
+        self.add(what, *shown, values[1], spread(values), bar, kind)
+
+    def bound(self, what: str, ours: float, bar: float) -> None:
+        """Add a time that has a bar by itself."""
+        verdict = "met" if ours <= bar else "NOT MET"
+        self.lines.append(Line(what, "-", duration(ours), "", f"<= {duration(bar)}", verdict))
+
+    def tell(self, what: str, ours: str, baseline: str = "-", ratio: str = "") -> None:
+        """Add a line that has no bar."""
+        self.lines.append(Line(what, baseline, ours, ratio, "", "information"))
 
     def add(self, what: str, baseline: str, ours: str, ratio: float, spread: str, bar: float, kind: str) -> None:
         """Add a line with a bar: kind is "<=" or ">="; without a bar (0) it is for information."""
         met = ratio <= bar if kind == "<=" else ratio >= bar
-        line = Line(what, baseline, ours, f"{ratio:.2f}x {spread}".strip())
+        line = Line(what, baseline, ours, f"{times(ratio)} {spread}".strip())
         if bar:
             line.bar, line.verdict = f"{kind} {bar:g}x", "met" if met else "NOT MET"
         else:
@@ -50,8 +70,7 @@ class Summary:
         self.lines.append(line)
 
     def show(self) -> None:
-        head = Line("what", "baseline", "ours", "ratio [quartiles]", "bar", "verdict")
-        rows = [list(vars(line).values()) for line in (head, *self.lines)]
+        rows = [list(vars(line).values()) for line in (HEAD, *self.lines)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         rows.insert(1, ["-" * width for width in widths])
         print("\n")
@@ -126,6 +145,18 @@ class Interleaved:
         return quartiles([a / b if faster else b / a for a, b in pairs])
 
 
+def times(ratio: float) -> str:
+    return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:,.0f}x"
+
+
+def spread(values: tuple[float, float, float]) -> str:
+    return f"[{times(values[0])[:-1]}..{times(values[2])[:-1]}]"
+
+
+def percentile(values: list[float], percent: int) -> float:
+    return sorted(values)[min(len(values) * percent // 100, len(values) - 1)]
+
+
 def quartiles(values: list[float]) -> tuple[float, float, float]:
     if len(values) < 2:
         return values[0], values[0], values[0]
@@ -179,6 +210,5 @@ def describe(folder: Path) -> str:
     return (
         f"{platform.python_implementation()} {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}, "
         f"{versions}, {os.cpu_count()} cores, load {load}\n"
-        f"Files in {folder} ({file_system(folder)}), 4 KiB fdatasync: {duration(fdatasync_seconds(folder))}\n"
-        f"{METHOD}"
+        f"Files on {file_system(folder)}, 4 KiB fdatasync: {duration(fdatasync_seconds(folder))}"
     )

@@ -1,9 +1,7 @@
 """The event log's speed and size, each as a ratio to a baseline measured in the same run."""
 
 import asyncio
-import shutil
 import time
-from collections.abc import Iterator
 from functools import reduce
 from itertools import count
 from pathlib import Path
@@ -23,7 +21,7 @@ from benchmarks.baselines import (
     size_on_disk,
     stock_application,
 )
-from benchmarks.compare import Interleaved, Line, Summary, describe, duration
+from benchmarks.compare import Interleaved, Line, Summary, duration, spread
 from engine.domain.encoding import encode
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import EVENTS, LaneTouched, MessageAppended, TurnBegun, TurnEnded, UsageRecorded
@@ -42,25 +40,6 @@ def message_of(size: int) -> MessageAppended:
 
 MESSAGE = message_of(200)
 PAYLOAD = encode(MESSAGE).decode()
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(__file__).parent / ".tmp"
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(mode=0o700)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
-def summary(folder: Path) -> Iterator[Summary]:
-    print(f"\n{describe(folder)}")
-    started = time.perf_counter()
-    result = Summary()
-    yield result
-    result.notes.append(f"the whole run took {time.perf_counter() - started:.0f} s")
-    result.show()
 
 
 def mixed(number: int) -> Envelope:
@@ -98,10 +77,6 @@ def million(folder: Path, summary: Summary) -> Path:
         f"1,000 events per command, {MANY / took:,.0f} events/s{slow}"
     )
     return path
-
-
-def spread(values: tuple[float, float, float]) -> str:
-    return f"[{values[0]:.2f}..{values[2]:.2f}]"
 
 
 def record(summary: Summary, what: str, compared: Interleaved, kind: str, bar: float, unit: str = "") -> None:
