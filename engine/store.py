@@ -29,7 +29,7 @@ from engine.log.errors import ConflictError
 from engine.log.eventlog import EventLog, Health
 from engine.log.transaction import Transaction
 from engine.touches import TOUCHES_AT_ONCE, Touches
-from engine.work import AskFirstError, Surroundings, Touch, Work
+from engine.work import AskFirstError, Given, Surroundings, Touch, Work
 from projections import inline
 from projections.routing import find_lane, lanes_on, lanes_since
 from projections.sessions import count_sessions, find_session, has_message
@@ -108,11 +108,12 @@ class SessionStore(Commander):
         self._active_profile = active_profile
         self._transcripts = Transcripts(cached_transcript_bytes)
         self._actor = actor
+        self._inline = inline.Inline()
         self._now()
         self._log = EventLog(
             Path(sessions_dir) / FILE_NAME,
             clock=lambda: microseconds(self._now()),
-            inline=[inline.Inline()],
+            inline=[self._inline],
             **log_options,
         )
         self._holder = holders.take()
@@ -142,6 +143,7 @@ class SessionStore(Commander):
             self._holder,
             auto_continue_freshness_window(),
             self._is_active is not None,
+            self._inline,
         )
 
     def _run(self, name: str, command: Callable[..., T], *arguments: Any) -> T:
@@ -161,14 +163,11 @@ class SessionStore(Commander):
     def _work(
         self, name: str, command: Callable[..., T], arguments: tuple[Any, ...], answers: Mapping[str, bool]
     ) -> Callable[[Transaction], tuple[T, Mapping[str, Touch]]]:
-        """The command as the log runs it: under the write lock, with the time it is run at."""
-        surroundings = self._surroundings()
+        """The command as the log runs it."""
+        return Given(self._start, name, command, arguments, answers)
 
-        def run(transaction: Transaction) -> tuple[T, Mapping[str, Touch]]:
-            work = Work(transaction, self._now(), name, surroundings, self._touches.pending, answers)
-            return work.answer(command(work, *arguments)), work.touched
-
-        return run
+    def _start(self, transaction: Transaction, name: str, answers: Mapping[str, bool]) -> Work:
+        return Work(transaction, self._now(), name, self._surroundings(), self._touches.pending, answers)
 
     def _catch_up(self) -> bool:
         """Whether the tables were behind the log: another program has appended without them."""

@@ -1,8 +1,8 @@
 """One command at work: it reads states inside the write transaction, collects events, and appends them together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from engine.domain import lane as lanes
 from engine.domain import session as sessions
@@ -18,7 +18,10 @@ from engine.errors import UnknownSessionError
 from engine.log.transaction import Transaction
 from projections import routing
 from projections import sessions as heads
+from projections.inline import Inline
 from projections.transcripts import live_inside
+
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 class Touch(NamedTuple):
@@ -49,6 +52,7 @@ class Surroundings(NamedTuple):
     holder: str
     freshness: float
     asks_host: bool
+    inline: Inline
 
 
 class Work:
@@ -68,12 +72,14 @@ class Work:
         self.query = transaction.query
         self.about = surroundings
         self.touched: dict[str, Touch] = {}
+        self.command = command
         self._transaction = transaction
-        self._command = command
         self._touches = touches
         self._answers = answers
         self._lanes: dict[str, Lane] = {}
         self._sessions: dict[str, Session] = {}
+        self._read: dict[str, Session] = {}
+        self._new_ids: set[tuple[str, str]] = set()
         self._envelopes: list[Envelope] = []
 
     # State
@@ -104,10 +110,19 @@ class Work:
 
     def session(self, session_id: str) -> Session | None:
         """The head of a session, or None."""
-        session = self._sessions.get(session_id) or heads.find_session(self.query, session_id)
-        if session is not None:
-            self._sessions[session_id] = session
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = heads.find_session(self.query, session_id)
+            if session is not None:
+                self._sessions[session_id] = self._read[session_id] = session
         return session
+
+    def is_new(self, session_id: str, message_id: str) -> bool:
+        """Whether a platform id was never appended to a session; from now on it was (G47)."""
+        if (session_id, message_id) in self._new_ids or heads.has_message(self.query, session_id, message_id):
+            return False
+        self._new_ids.add((session_id, message_id))
+        return True
 
     def known(self, session_id: str) -> Session:
         """The head of a session that must exist."""
@@ -161,7 +176,7 @@ class Work:
             self.on_session(self.known(stream.removeprefix(heads.PREFIX)), event, reason)
 
     def _add(self, stream: str, version: int, event: Event, reason: str | None) -> None:
-        self._envelopes.append(Envelope(stream, version, event, self.time, self.about.actor, self._command, reason))
+        self._envelopes.append(Envelope(stream, version, event, self.time, self.about.actor, self.command, reason))
 
     def new_session_id(self) -> str:
         """An id no session has yet."""
@@ -170,9 +185,60 @@ class Work:
             if self.session(session_id) is None:
                 return session_id
 
-    def answer(self, result: Any) -> Any:
-        """Write what was decided; the command's answer."""
-        positions = self._transaction.append(self._envelopes) if self._envelopes else []
-        if result is FIRST_POSITION:
-            return positions[0] if positions else None
-        return positions if result is POSITIONS else result
+    @property
+    def size(self) -> int:
+        """How many events were decided so far."""
+        return len(self._envelopes)
+
+    def append(self) -> list[int]:
+        """Write what was decided; the positions."""
+        if not self._envelopes:
+            return []
+        self.about.inline.read = self._read
+        return self._transaction.append(self._envelopes)
+
+
+class Given:
+    """A command on its way to the log, which runs it under the write lock, at the time it is run at."""
+
+    __slots__ = ("answers", "arguments", "command", "group", "name", "start")
+
+    def __init__(
+        self,
+        start: Callable[[Transaction, str, Mapping[str, bool]], Work],
+        name: str,
+        command: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        answers: Mapping[str, bool],
+    ) -> None:
+        self.start, self.name, self.command, self.arguments, self.answers = start, name, command, arguments, answers
+        self.group = run_together if getattr(command, "groups", False) else None
+
+    def __call__(self, transaction: Transaction) -> tuple[Any, Mapping[str, Touch]]:
+        work = self.start(transaction, self.name, self.answers)
+        result = self.command(work, *self.arguments)
+        return _answer(result, work.append()), work.touched
+
+
+def run_together(transaction: Transaction, commands: Sequence[Given]) -> list[tuple[Any, Mapping[str, Touch]]]:
+    """Run commands that look at nothing but heads and platform ids on one state, and append for all at once."""
+    first = commands[0]
+    work = first.start(transaction, first.name, first.answers)
+    results = []
+    for given in commands:
+        work.command, before = given.name, work.size
+        results.append((given.command(work, *given.arguments), before, work.size))
+    positions = work.append()
+    return [(_answer(result, positions[begin:end]), {}) for result, begin, end in results]
+
+
+def grouped(command: C) -> C:
+    """Say that a command may run together with others of its kind."""
+    command.groups = True  # type: ignore[attr-defined]
+    return command
+
+
+def _answer(result: Any, positions: list[int]) -> Any:
+    if result is FIRST_POSITION:
+        return positions[0] if positions else None
+    return positions if result is POSITIONS else result

@@ -5,7 +5,7 @@ them, or they were made by an older version, they are brought up to date by repl
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import apsw
@@ -13,6 +13,7 @@ import apsw
 from engine.domain.encoding import Unreadable, decode
 from engine.domain.envelope import LOG_STREAM, NEXT_VERSION, Envelope
 from engine.domain.events import EventQuarantined
+from engine.domain.session import Session
 from engine.log.eventlog import EventLog
 from engine.log.transaction import Transaction
 from projections import routing, sessions, turns
@@ -45,6 +46,10 @@ _ADVANCE = "UPDATE projections SET position = ? WHERE name = ? AND position = ? 
 class Inline:
     """The log's inline projection for sessions."""
 
+    def __init__(self) -> None:
+        self.read: Mapping[str, Session] = {}
+        """The heads that the command which appends next has read in its transaction."""
+
     def create(self, transaction: Transaction) -> None:
         """Make the tables, or make them again if they are of another version; filling them is `catch_up`."""
         transaction.execute(_TABLES)
@@ -60,7 +65,9 @@ class Inline:
         if transaction.execute(_ADVANCE, (last, NAME, first - 1)).get is None:
             replay(transaction, first - 1)
             transaction.execute(_ADVANCE, (last, NAME, first - 1))
-        _apply(transaction, events)
+            self.read = {}
+        read, self.read = self.read, {}
+        _apply(transaction, events, heads=sessions.Heads(transaction, read))
 
 
 def catch_up(log: EventLog) -> int:
@@ -155,8 +162,13 @@ def _put_aside(transaction: Transaction, at: int, error: str) -> None:
     transaction.execute("INSERT OR IGNORE INTO quarantine VALUES (?,?,?,0)", (at, NAME, error))
 
 
-def _apply(transaction: Transaction, events: Sequence[Envelope], lanes: routing.Routing | None = None) -> None:
-    lanes, heads = lanes or routing.Routing(transaction), sessions.Heads(transaction)
+def _apply(
+    transaction: Transaction,
+    events: Sequence[Envelope],
+    lanes: routing.Routing | None = None,
+    heads: sessions.Heads | None = None,
+) -> None:
+    lanes, heads = lanes or routing.Routing(transaction), heads or sessions.Heads(transaction)
     for envelope in events:
         if isinstance(envelope.event, Unreadable):
             _put_aside(transaction, envelope.position, envelope.event.error)

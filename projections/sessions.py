@@ -1,6 +1,6 @@
 """The heads of all sessions, and the platform ids of their messages; inline, like the routing index."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.domain import events as e
@@ -78,36 +78,40 @@ def storable(message_id: str) -> str:
 
 
 class Heads:
-    """Applies the events of one command to the heads: each is read once and written once."""
+    """Applies the events of a command, or of a group of them, to the heads: each is read and written once.
 
-    def __init__(self, transaction: Transaction) -> None:
+    `read` are heads that the command itself has just read in the same transaction.
+    """
+
+    def __init__(self, transaction: Transaction, read: Mapping[str, Session] | None = None) -> None:
         self._transaction = transaction
+        self._read = {} if read is None else read
         self._before: dict[str, Session | None] = {}
         self._after: dict[str, Session] = {}
+        self._ids: dict[str, list[tuple[str, str]]] = {}
 
     def apply(self, envelope: Envelope) -> None:
         session_id = envelope.stream.removeprefix(PREFIX)
         session = self._after.get(session_id)
         if session is None:
-            self._before[session_id] = found = find_session(self._transaction.query, session_id)
+            found = self._read.get(session_id) or find_session(self._transaction.query, session_id)
+            self._before[session_id] = found
             session = found or Session(session_id)
         self._after[session_id] = evolve(session, envelope.event, envelope.time, envelope.version)
         for sql, message_id in _message_ids(envelope.event):
-            self._transaction.execute(sql, (session_id, storable(message_id)))
+            self._ids.setdefault(sql, []).append((session_id, storable(message_id)))
 
     def save(self) -> None:
-        for sql, bindings in self._changes():
-            self._transaction.execute(sql, bindings)
-
-    def _changes(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        changes: dict[str, list[tuple[Any, ...]]] = {}
         for session_id, session in self._after.items():
             before = self._before[session_id]
             state = encode(session).decode()
             if before is not None and _indexed(before) == _indexed(session):
-                yield "UPDATE sessions SET state = ? WHERE session_id = ?", (state, session_id)
+                changes.setdefault(_CHANGED, []).append((state, session_id))
             else:
-                row = (session_id, *_columns(session), state)
-                yield "INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?,?,?,?)", row
+                changes.setdefault(_WRITTEN, []).append((session_id, *_columns(session), state))
+        for sql, bindings in (*self._ids.items(), *changes.items()):
+            self._transaction.executemany(sql, bindings)
 
 
 def _indexed(session: Session) -> tuple[Any, ...]:
@@ -121,6 +125,8 @@ def _columns(session: Session) -> tuple[Any, ...]:
     return session.lane, session.peer, session.created_at, session.recoverable, title, base
 
 
+_CHANGED = "UPDATE sessions SET state = ? WHERE session_id = ?"
+_WRITTEN = "INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?,?,?,?)"
 _NEW_ID = "INSERT INTO message_ids VALUES (?,?)"
 _KNOWN_ID = "INSERT OR IGNORE INTO message_ids VALUES (?,?)"
 

@@ -4,25 +4,21 @@ from typing import Any, cast
 
 from engine.domain import events as e
 from engine.domain.transcript import text_of, undo_point
-from engine.work import FIRST_POSITION, POSITIONS, Work
-from projections.sessions import has_message
+from engine.work import FIRST_POSITION, POSITIONS, Work, grouped
 from projections.transcripts import messages_of
 
 
+@grouped
 def append(work: Work, session_id: str, messages: list[e.MessageAppended]) -> list[int]:
     """Append messages. A platform id that is known already adds nothing (G47)."""
     session = work.known(session_id)
-    seen: set[str] = set()
     for message in messages:
-        message_id = message.message_id
-        if message_id is not None:
-            if message_id in seen or has_message(work.query, session_id, message_id):
-                continue
-            seen.add(message_id)
-        session = work.on_session(session, message)
+        if message.message_id is None or work.is_new(session_id, message.message_id):
+            session = work.on_session(session, message)
     return cast("list[int]", POSITIONS)
 
 
+@grouped
 def append_one(work: Work, session_id: str, message: e.MessageAppended) -> int | None:
     append(work, session_id, [message])
     return cast("int | None", FIRST_POSITION)
