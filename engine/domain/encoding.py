@@ -16,6 +16,7 @@ sets become lists, keys become text: that is what JSON does to them.
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import or_
@@ -29,6 +30,8 @@ from engine.domain.registry import EVENTS, UPCASTS, Event
 _MAX_DEPTH = 200
 _LONGEST_INT = 1 << 4096
 _ERASED = "$erased"
+TOMBSTONE_START = b'{"$erased":'
+_TOMBSTONE = re.compile(rb'\{"\$erased":"([0-9a-f]{64})","at":(-?[0-9]{1,19})\}')
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -71,12 +74,12 @@ def encode(event: msgspec.Struct) -> bytes:
     """Encode an event or a state; what JSON cannot hold is stored in marked form (G52)."""
     try:
         data = _encode(event)
+        # msgspec writes NaN as null, so only a payload with a null can have lost one.
+        if not ((b"null" in data or b'"$' in data) and _needs_marks(event)):
+            return data
     except (UnicodeEncodeError, ValueError, TypeError, RecursionError):
-        return _encode(mark(event))
-    # msgspec writes NaN as null, so only a payload with a null can have lost one.
-    if (b"null" in data or b'"$' in data) and _needs_marks(event):
-        return _encode(mark(event))
-    return data
+        pass  # marked below
+    return _encode(mark(event))
 
 
 def decode(topic: str, data: bytes | str) -> Content:
@@ -84,7 +87,7 @@ def decode(topic: str, data: bytes | str) -> Content:
     try:
         if ('"$' if isinstance(data, str) else b'"$') not in data and topic not in UPCASTS:  # type: ignore[operator]
             return cast(Event, _union.decode(data))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
         pass  # told apart below, off the hot path
     return _decode_slowly(topic, data)
 
@@ -111,19 +114,37 @@ def state_decoder(kind: type[S]) -> Callable[[str], S]:
 
 
 def _decode_slowly(topic: str, data: bytes | str) -> Content:
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     try:
-        value = restore(_decode(data))
-        if not isinstance(value, dict):
-            raise TypeError("payload is not a JSON object")  # noqa: TRY301 - one exit for all bad payloads
-        if _ERASED in value:
-            return Erased(topic, value[_ERASED], value["at"])
-        while change := UPCASTS.get(value.get("type", topic)):
-            value = change(value)
+        if raw.startswith(TOMBSTONE_START):
+            return _erased(topic, raw)
+        value = _upcast(topic, restore(_decode(raw)))
         cls = EVENTS.get(value.get("type", topic))
         return Unknown(topic, value) if cls is None else msgspec.convert(value, cls)
-    except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
-        return Unreadable(topic, raw, f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - an upcast may raise anything, and replay must not stop
+        kept = raw if isinstance(raw, bytes) else repr(raw).encode()
+        return Unreadable(topic, kept, f"{type(error).__name__}: {error}")
+
+
+def _upcast(topic: str, value: Any) -> dict[str, Any]:
+    done: set[str] = set()
+    while True:
+        if not isinstance(value, dict):
+            raise TypeError("payload is not a JSON object")
+        tag = value.get("type", topic)
+        if tag not in UPCASTS:
+            return value
+        if tag in done:
+            raise ValueError(f"the upcast of {tag!r} leads back to it")
+        done.add(tag)
+        value = UPCASTS[tag](value)
+
+
+def _erased(topic: str, raw: bytes) -> Erased:
+    found = _TOMBSTONE.fullmatch(raw)
+    if found is None:
+        raise ValueError("neither an event nor the tombstone of one")
+    return Erased(topic, found[1].decode(), int(found[2]))
 
 
 def tombstone(digest: str, erased_at: int) -> str:
@@ -133,9 +154,9 @@ def tombstone(digest: str, erased_at: int) -> str:
 
 def tombstone_digest(data: bytes | str) -> bytes | None:
     """The digest a tombstone keeps, or None for a payload that was not erased."""
-    if not (data.startswith('{"$erased":') if isinstance(data, str) else data.startswith(b'{"$erased":')):
-        return None
-    return bytes.fromhex(_decode(data)[_ERASED])
+    raw = data.encode() if isinstance(data, str) else data
+    found = _TOMBSTONE.fullmatch(raw) if raw.startswith(TOMBSTONE_START) else None
+    return bytes.fromhex(found[1].decode()) if found else None
 
 
 def _is_marker(value: dict[Any, Any]) -> bool:
@@ -154,10 +175,8 @@ def _needs_marks(value: Any) -> bool:
     return False
 
 
-def mark(value: Any, depth: int = 0) -> Any:
-    """Turn any value into one JSON can hold, marking what it could not."""
-    if depth > _MAX_DEPTH:
-        return {"$repr": f"nested deeper than {_MAX_DEPTH} levels"}
+def mark(value: Any, path: tuple[int, ...] = ()) -> Any:
+    """Turn any value into one JSON can hold, marking what it could not; `path` is what contains it."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -166,32 +185,37 @@ def mark(value: Any, depth: int = 0) -> Any:
         return int(value) if -_LONGEST_INT < value < _LONGEST_INT else {"$int": hex(value)}
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"$float": repr(value)}
+    if len(path) > _MAX_DEPTH:
+        return {"$repr": f"nested deeper than {_MAX_DEPTH} levels"}
+    if id(value) in path:
+        return {"$repr": "what contains it"}
+    path = (*path, id(value))
     if isinstance(value, dict):
-        return _mark_dict(value, depth)
+        return _mark_dict(value, path)
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [mark(item, depth + 1) for item in value]
+        return [mark(item, path) for item in value]
     if isinstance(value, msgspec.Struct):
-        return _mark_struct(value, depth)
+        return _mark_struct(value, path)
     try:
         return msgspec.to_builtins(value, str_keys=True)
     except (TypeError, ValueError, RecursionError):
         return {"$repr": _printable(value)}
 
 
-def _mark_dict(value: dict[Any, Any], depth: int) -> Any:
+def _mark_dict(value: dict[Any, Any], path: tuple[int, ...]) -> Any:
     if not all(_encodable(str(key)) for key in value):
-        return {"$pairs": [[mark(str(key)), mark(item, depth + 1)] for key, item in value.items()]}
-    marked = {str(key): mark(item, depth + 1) for key, item in value.items()}
+        return {"$pairs": [[mark(str(key)), mark(item, path)] for key, item in value.items()]}
+    marked = {str(key): mark(item, path) for key, item in value.items()}
     return {"$dict": marked} if _is_marker(value) else marked
 
 
-def _mark_struct(value: msgspec.Struct, depth: int) -> dict[str, Any]:
+def _mark_struct(value: msgspec.Struct, path: tuple[int, ...]) -> dict[str, Any]:
     config = value.__struct_config__
     marked: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field else {}
     for field in msgspec.structs.fields(value):
         item = getattr(value, field.name)
         if not (config.omit_defaults and item is field.default):
-            marked[field.encode_name] = mark(item, depth + 1)
+            marked[field.encode_name] = mark(item, path)
     return marked
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.domain.encoding import Unreadable, decode, encode
+from engine.domain.encoding import Unreadable, decode, encode, tombstone, tombstone_digest
 from engine.domain.events import MessageAppended
+from engine.domain.registry import UPCASTS
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=8)
 markers = st.sampled_from(["$text", "$float", "$int", "$pairs", "$dict", "$repr", "$erased", "type"])
@@ -123,7 +124,20 @@ def test_deep_nesting_is_stored_or_marked(depth, wrap):
 def test_a_value_that_contains_itself_is_marked():
     loop: list[Any] = []
     loop.append(loop)
-    assert b"nested deeper" in encode(MessageAppended(message={"content": loop}))
+    assert round_trip(loop) == [{"$repr": "what contains it"}]
+
+
+def test_a_value_that_contains_itself_many_times_is_marked_in_no_time():
+    wide: dict[str, Any] = {"x": []}
+    wide["x"] += [wide] * 10
+    assert round_trip(wide) == {"x": [{"$repr": "what contains it"}] * 10}
+
+
+def test_a_deep_value_with_a_null_is_stored():
+    value: Any = None
+    for _ in range(900):
+        value = [value]
+    assert not isinstance(decode("message.appended", encode(MessageAppended(message={"c": value}))), Unreadable)
 
 
 @pytest.mark.parametrize(
@@ -138,3 +152,39 @@ def test_what_json_has_another_word_for_becomes_that(value, stored):
 def test_decoding_never_raises(payload, topic):
     decode(topic, payload)
     decode("message.appended", payload)
+
+
+@pytest.mark.parametrize("state", [5, 1.5, None, b"\xff"])
+def test_a_state_of_any_type_decodes(state):
+    assert isinstance(decode("message.appended", state), Unreadable)
+
+
+@pytest.mark.parametrize(
+    "upcast",
+    [lambda old: old, lambda old: {"x": 1}, lambda old: None, lambda old: old.missing, lambda old: 1 // 0],
+    ids=["keeps its tag", "drops its tag", "returns nothing", "has no such attribute", "divides by zero"],
+)
+def test_a_broken_upcast_makes_its_events_unreadable_and_stops_nothing(monkeypatch, upcast):
+    monkeypatch.setitem(UPCASTS, "old.tag", upcast)
+    assert isinstance(decode("old.tag", b'{"type":"old.tag"}'), Unreadable)
+
+
+def test_upcasts_that_lead_to_each_other_end(monkeypatch):
+    monkeypatch.setitem(UPCASTS, "old.a", lambda old: {**old, "type": "old.b"})
+    monkeypatch.setitem(UPCASTS, "old.b", lambda old: {**old, "type": "old.a"})
+    assert isinstance(decode("old.a", b'{"type":"old.a"}'), Unreadable)
+
+
+def test_a_tombstone_has_one_exact_form():
+    digest = "0f" * 32
+    assert tombstone_digest(tombstone(digest, 17)) == bytes.fromhex(digest)
+    for state in (
+        '{"$erased":"zz"}',
+        '{"$erased":"' + digest,
+        tombstone(digest, 17) + " ",
+        tombstone(digest[:-1], 17),
+        tombstone(digest, "17"),
+        tombstone("z" * 64, 17),
+    ):
+        assert tombstone_digest(state) is None
+        assert isinstance(decode("message.appended", state), Unreadable)
