@@ -1,10 +1,9 @@
-"""Opening the file: folder and permissions, checks, durability settings, read-only fallbacks."""
+"""The file: folder and permissions, checks, durability settings, read-only fallbacks, and its write-ahead log."""
 
 import ctypes
 import logging
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,6 +25,8 @@ logger = logging.getLogger("engine.log")
 
 MINIMUM_SQLITE = (3, 51, 3)
 """Older versions can corrupt a file when a WAL reset meets a checkpoint of another connection."""
+
+_LONGEST_CHECKPOINT_WAIT = 0.2
 
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
@@ -92,12 +93,12 @@ class Database:
         self._busy_timeout = busy_timeout
         self._vfs = vfs
         self._immutable = False
+        self._place: tuple[int, int] | None = None
 
     def abandon_after_fork(self) -> ForkedLogError:
         """In the child of a fork: from now on this file is the parent's alone; the error that says so."""
-        with suppress(OSError):
-            found = os.stat(self.path)  # noqa: PTH116 - path is text
-            _inherited.add((found.st_dev, found.st_ino))
+        if self._place is not None:
+            _inherited.add(self._place)
         return self._forked()
 
     def _forked(self) -> ForkedLogError:
@@ -109,13 +110,14 @@ class Database:
     def prepare(self) -> apsw.Connection | None:
         """Create the file if need be, check it, bring it to the current schema; a connection to write with."""
         try:
-            path = Path(self.path)
-            if _inherited and path.exists() and (path.stat().st_dev, path.stat().st_ino) in _inherited:
+            if _inherited and Path(self.path).exists() and self._found() in _inherited:
                 raise self._forked()
             if self.read_only:
                 self._open_read_only()
+                self._place = self._found()
                 return None
             fresh = self._create_file()
+            self._place = self._found()
             connection = self._connect(apsw.SQLITE_OPEN_READWRITE)
             try:
                 if fresh or schema.check(connection, self.path) < schema.current_version():
@@ -134,17 +136,45 @@ class Database:
         except OSError as error:
             raise StorageError(f"cannot open {self.path}: {error}") from error
 
+    def check_place(self) -> None:
+        """Raise if the path no longer leads to the file that was opened: what is written would be lost."""
+        try:
+            found = self._found()
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} was deleted or moved while it was open, and nothing more is written to it; "
+                f"put it back, or close the log and open it where it is now: {error}"
+            ) from error
+        if found != self._place:
+            raise StorageError(
+                f"{self.path} was replaced by another file while it was open, and nothing more is written to the "
+                "one that was opened; close the log and open it again"
+            )
+
+    def _found(self) -> tuple[int, int]:
+        found = os.stat(self.path)  # noqa: PTH116 - path is text
+        return found.st_dev, found.st_ino
+
+    def wal_bytes(self) -> int:
+        """The size of the WAL, which is beside the file itself, not beside a link to it."""
+        wal = Path(f"{Path(self.path).resolve()}-wal")
+        return wal.stat().st_size if wal.exists() else 0
+
     def reader(self) -> apsw.Connection:
         """Another connection, which can only read."""
+        self.check_place()
         try:
-            connection = self._connect(apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE)
-            connection.pragma("query_only", True)
-            return connection
+            return self._connect(apsw.SQLITE_OPEN_READONLY)
         except apsw.Error as error:
             raise self.explain(error, "opening") from error
 
     def explain(self, error: apsw.Error, doing: str, waited: float | None = None) -> LogError:
         """Translate an error, naming whoever holds the lock."""
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_BUSY_SNAPSHOT:
+            return LockedLogError(
+                f"{self.path} cannot be written while {doing}: a cursor of an earlier command still reads an older "
+                "state; read every cursor to its end inside its command, or use transaction.query()"
+            )
         if isinstance(error, apsw.BusyError):
             held = f"for the {waited:.1f} s" if waited is not None else f"for the {self._busy_timeout:g} s"
             return LockedLogError(
@@ -156,7 +186,8 @@ class Database:
     def _create_file(self) -> bool:
         path = Path(self.path)
         missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
         for folder in missing:
             sync_folder(folder.parent)
         try:
@@ -175,6 +206,9 @@ class Database:
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         connection.pragma("cell_size_check", True)
         connection.pragma("temp_store", "memory")
+        if flags & apsw.SQLITE_OPEN_READWRITE:
+            # Always, not only while erasing: else a page that is split keeps bytes nobody can erase later.
+            connection.pragma("secure_delete", True)
         return connection
 
     def _use_wal(self, connection: apsw.Connection) -> None:
@@ -197,8 +231,7 @@ class Database:
         try:
             self._check_reading()
         except (apsw.CantOpenError, apsw.ReadOnlyError):
-            wal = Path(f"{self.path}-wal")
-            if wal.exists() and wal.stat().st_size:
+            if self.wal_bytes():
                 raise
             # A closed log on a read-only medium: no WAL, and no place to put its index.
             self._immutable = True
@@ -215,3 +248,70 @@ class Database:
                 f"{self.path} is empty or has an old schema (version {version}); "
                 "open it once for writing to create or migrate it"
             )
+
+
+class Checkpointer:
+    """Moves the WAL into the file between two commits, when nothing of this process can join it."""
+
+    def __init__(self, connection: apsw.Connection, patience: Patience, pages: int) -> None:
+        self._connection = connection
+        self._patience = patience
+        self._every = self._at = pages
+        self._pages = 0
+        self.due = False
+        self.emptying = False
+        self.count = 0
+        connection.set_wal_hook(self._note)
+
+    def _note(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        if pages < self._pages:
+            self._at = self._every  # the WAL began again, here or in another process
+        self._pages = pages
+        if pages >= self._at:
+            self.due = True
+        return apsw.SQLITE_OK
+
+    def run(self) -> None:
+        """Make the checkpoint that is due, or empty the WAL if that was asked for.
+
+        Usually PASSIVE, which waits for nobody, is enough for the next commit to begin the WAL again. When
+        readers or other writing processes have kept it from that four times over, RESTART holds them off
+        for a moment.
+        """
+        insist = self._pages >= 4 * self._every
+        if self.emptying:
+            done = self.empty()
+        elif insist:
+            done = self._moved_all(apsw.SQLITE_CHECKPOINT_RESTART, _LONGEST_CHECKPOINT_WAIT)
+        else:
+            done = self._moved_all(apsw.SQLITE_CHECKPOINT_PASSIVE, 0.0)
+        if insist and not done:
+            logger.warning("the WAL has %d pages, and another connection keeps it from shrinking", self._pages)
+        self._at = self._pages + self._every
+        self.due = False
+
+    def empty(self, wait: float = _LONGEST_CHECKPOINT_WAIT) -> bool:
+        """Drop the WAL's content; False, and to be tried again, if a reader still needs it."""
+        self.emptying = not self._moved_all(apsw.SQLITE_CHECKPOINT_TRUNCATE, wait)
+        return not self.emptying
+
+    def _moved_all(self, mode: int, wait: float) -> bool:
+        """Try for a moment, while commands wait; False if another connection is in the way for longer."""
+        deadline = time.monotonic() + wait
+        usual, self._patience.seconds = self._patience.seconds, wait
+        try:
+            while True:
+                try:
+                    in_wal, moved = self._connection.wal_checkpoint(mode=mode)
+                except apsw.BusyError:  # at once, whatever the patience, while another checkpoint runs
+                    if time.monotonic() >= deadline:
+                        return False
+                    time.sleep(0.001)
+                else:
+                    self.count += 1
+                    return moved >= in_wal
+        except apsw.Error as error:
+            logger.warning("checkpoint failed; the WAL grows until one succeeds: %s", error)
+            return False
+        finally:
+            self._patience.seconds = usual

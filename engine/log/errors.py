@@ -40,6 +40,9 @@ class ConflictError(LogError, IntegrityError):
             "read the stream again, decide again and retry"
         )
 
+    def __reduce__(self) -> tuple[type["ConflictError"], tuple[str, int, int | None]]:
+        return type(self), (self.stream, self.expected, self.actual)
+
 
 class TrackingConflictError(LogError, IntegrityError):
     """A projection's position was recorded twice or out of order."""
@@ -78,7 +81,7 @@ class ForkedLogError(ClosedLogError):
 
 
 class NestedCommandError(LogError, ProgrammingError):
-    """A command was given from inside another command's transaction."""
+    """A command was given inside another's transaction, or a transaction used outside its command."""
 
     code = "nested"
 

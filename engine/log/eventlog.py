@@ -24,8 +24,9 @@ from engine.log.errors import (
     InvalidEventError,
     LogError,
     ReadOnlyLogError,
+    StorageError,
 )
-from engine.log.mapper import to_row
+from engine.log.mapper import not_envelopes, to_row, to_rows
 from engine.log.reader import Reader
 from engine.log.tail import Tail
 from engine.log.transaction import AppendOne, InlineProjection, Transaction
@@ -85,6 +86,10 @@ class EventLog:
         vfs: str | None = None,
     ) -> None:
         self._unusable: LogError | None = ClosedLogError(f"{path} was never open")
+        _check_number("busy_timeout", busy_timeout, float, 0)
+        _check_number("payload_limit", payload_limit, int, 1)
+        _check_number("queue_limit", queue_limit, int, 1)
+        _check_number("checkpoint_pages", checkpoint_pages, int, 1)
         self._database = Database(
             path, synchronous=synchronous, busy_timeout=busy_timeout, read_only=read_only, vfs=vfs
         )
@@ -101,11 +106,14 @@ class EventLog:
                 connection,
                 transaction,
                 explain=self._database.explain,
+                check_place=self._database.check_place,
                 on_commit=self._tail.publish,
                 busy_timeout=busy_timeout,
                 queue_limit=queue_limit,
                 checkpoint_pages=checkpoint_pages,
             )
+            if self._database.wal_bytes():
+                self._writer.checkpointer.empty(wait=0.0)  # what a killed process left may have been erased since
         self._unusable = None
         _open_logs.add(self)
         if inline:
@@ -133,10 +141,12 @@ class EventLog:
         return self._writable().run_async(self._appending(envelopes))
 
     def _appending(self, envelopes: Sequence[Envelope]) -> Command[list[int]]:
-        if len(envelopes) == 1 and not self._has_inline:
-            return AppendOne(to_row(envelopes[0], self.payload_limit))
-        rows = [to_row(envelope, self.payload_limit) for envelope in envelopes]
-        return partial(Transaction.append_rows, rows=rows)
+        try:
+            if len(envelopes) == 1 and not self._has_inline:
+                return AppendOne(to_row(envelopes[0], self.payload_limit))
+        except (TypeError, AttributeError) as error:
+            raise not_envelopes(error) from error
+        return partial(Transaction.append_rows, rows=to_rows(envelopes, self.payload_limit))
 
     def transact(self, command: Command[T]) -> T:
         """Run a command under the write lock; it may read, decide and append, all or nothing."""
@@ -155,8 +165,11 @@ class EventLog:
         if not reason:
             raise InvalidEventError("an erasure needs a reason: it is what remains in the place of the content")
 
+        odd = [position for position in positions if type(position) is not int]
+        if odd:
+            raise InvalidEventError(f"a position is an int, not {odd[0]!r}")
+
         def command(transaction: Transaction) -> list[int]:
-            transaction.execute("PRAGMA secure_delete = ON")
             erased = [position for position in sorted(set(positions)) if _erase_one(transaction, position)]
             if erased:
                 event = ContentErased(positions=erased, request=request)
@@ -172,7 +185,7 @@ class EventLog:
 
     def _writable(self) -> Writer:
         if self._unusable is not None:
-            raise self._unusable
+            raise self._unusable.with_traceback(None)
         if self._writer is None:
             raise ReadOnlyLogError(f"{self.path} was opened read-only; open it without read_only=True to append")
         return self._writer
@@ -199,7 +212,10 @@ class EventLog:
         return self._reader.stream_version(stream)
 
     def position_at(self, time: int) -> int:
-        """The last position recorded at or before a time in UTC microseconds, in O(log n)."""
+        """The last position recorded at or before a time in UTC microseconds; 0 if none.
+
+        One binary search, and one more for each time the clock went back since.
+        """
         return self._reader.position_at(time)
 
     def between(self, start: int, end: int) -> Iterator[Envelope]:
@@ -234,12 +250,12 @@ class EventLog:
         state = "read-only" if writer is None else "ok" if writer.refusal is None else writer.refusal.code
         position, steps = self._tail.position, 0
         try:
+            self._database.check_place()
             position = self.last_position
             steps = self._reader.value("SELECT count(*) FROM clock_steps")
-        except CorruptLogError as error:
+        except (CorruptLogError, StorageError) as error:
             state = error.code
-        wal = f"{self.path}-wal"
-        wal_bytes = os.stat(wal).st_size if os.path.exists(wal) else 0  # noqa: PTH110,PTH116 - path is text
+        wal_bytes = self._database.wal_bytes()
         if writer is None:
             return Health(path=self.path, state=state, position=position, clock_steps=steps, wal_bytes=wal_bytes)
         counted = writer.statistics
@@ -255,7 +271,7 @@ class EventLog:
             mean_commit_seconds=counted.commit_seconds / counted.commits if counted.commits else 0.0,
             slowest_commit_seconds=counted.slowest_commit_seconds,
             storage_errors=counted.storage_errors,
-            checkpoints=counted.checkpoints,
+            checkpoints=writer.checkpointer.count,
             wal_bytes=wal_bytes,
         )
 
@@ -264,9 +280,15 @@ class EventLog:
             self._writer.refuse(error)
 
     def close(self, *, drain: bool = True) -> None:
-        """Write what was taken, then close; with drain=False what still queues fails with ClosedLogError."""
+        """Write what was taken, then close; with drain=False what still queues fails with ClosedLogError.
+
+        A command cannot close its own log, nor can a signal handler that interrupted one: both get a
+        NestedCommandError. A handler sets a flag, or asks the event loop to close.
+        """
         if self._unusable is not None:
             return
+        if self._writer is not None:
+            self._writer.check_may_close()
         self._unusable = ClosedLogError(f"{self.path} is closed; open it again to use it")
         _open_logs.discard(self)
         self._tail.wake()
@@ -290,11 +312,17 @@ class EventLog:
     def _abandon_after_fork(self) -> None:
         error = self._database.abandon_after_fork()
         self._unusable = error
+        self._tail = Tail(self._reader.last_position)  # a thread that is not there may hold the old one's lock
         connections = self._reader.abandon(error)
         if self._writer is not None:
             connections.append(self._writer.abandon(error))
         for connection in connections:
             keep_for_ever(connection)
+
+
+def _check_number(name: str, value: object, kind: type[float], least: int) -> None:
+    if not isinstance(value, (int, kind)) or isinstance(value, bool) or not value >= least:
+        raise ValueError(f"{name} must be a number of at least {least}, not {value!r}")
 
 
 def _erase_one(transaction: Transaction, position: int) -> bool:

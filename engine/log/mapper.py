@@ -1,12 +1,13 @@
 """Between envelopes and rows: the part of the hot path that the writer's lock need not cover."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
 from eventsourcing.persistence import Mapper, Notification, StoredEvent
 
-from engine.domain.encoding import decode, encode
+from engine.domain.encoding import TOMBSTONE_START, decode, encode
 from engine.domain.envelope import Envelope
 from engine.domain.registry import Event
 from engine.log.chain import digest
@@ -32,46 +33,71 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 def to_row(envelope: Envelope, limit: int) -> Row:
     """Encode an envelope; refuses what the log could not give back."""
-    event = checked(envelope)
+    event, stream, metadata = envelope.event, envelope.stream, envelope.metadata
+    if not isinstance(event, Event):
+        raise _not_an_event(event)
     state = encode(event)
-    if len(state) > limit:
-        raise _too_large(event.TOPIC, envelope.stream, len(state), limit)
+    topic, size = event.TOPIC, len(state) + len(stream)
+    if metadata is not None:
+        size += len(metadata)
+    if size > limit:
+        raise _too_large(topic, stream, size, limit)
     return Row(
-        envelope.stream,
+        stream,
         envelope.version,
-        event.TOPIC,
+        topic,
         envelope.time,
         envelope.actor,
         envelope.command,
         envelope.reason,
         envelope.event_id,
-        envelope.metadata,
+        metadata,
         state.decode(),
         digest(state),
         event,
     )
 
 
+def to_rows(envelopes: Sequence[Envelope], limit: int) -> list[Row]:
+    """Encode what one command appends."""
+    try:
+        return [to_row(envelope, limit) for envelope in envelopes]
+    except (TypeError, AttributeError) as error:
+        raise not_envelopes(error) from error
+
+
+def not_envelopes(error: Exception) -> InvalidEventError:
+    return InvalidEventError(f"append takes a list of envelopes, each with a text as its stream: {error}")
+
+
 def _too_large(topic: str, stream: str, size: int, limit: int) -> PayloadTooLargeError:
     return PayloadTooLargeError(
-        f"a {topic} event of {size:,} bytes on {stream!r} is over the limit of {limit:,} bytes; "
+        f"a {topic} event of {size:,} bytes on {stream[:200]!r} is over the limit of {limit:,} bytes; "
         "store large content elsewhere and append a reference"
     )
+
+
+def _not_an_event(content: object) -> InvalidEventError:
+    return InvalidEventError(f"only events of the vocabulary can be written, not {type(content).__name__}")
 
 
 def checked(envelope: Envelope) -> Event:
     """The envelope's event, if it is one: what could not be decoded is not written again."""
     event = envelope.event
     if not isinstance(event, Event):
-        raise InvalidEventError(f"only events of the vocabulary can be written, not {type(event).__name__}")
+        raise _not_an_event(event)
     return event
 
 
 def stored_row(stored: StoredEvent, limit: int) -> Row:
     """A row from an event the library's mapper encoded; JSON becomes text, anything else stays a blob."""
     stream, topic, state = str(stored.originator_id), stored.topic, stored.state
-    if len(state) > limit:
-        raise _too_large(topic, stream, len(state), limit)
+    if len(state) + len(stream) > limit:
+        raise _too_large(topic, stream, len(state) + len(stream), limit)
+    if state.startswith(TOMBSTONE_START):
+        raise InvalidEventError(f"the payload of a {topic} event on {stream!r} looks like that of an erased one")
+    if stored.originator_version < 0 and not isinstance(stored, EnvelopedEvent):
+        raise InvalidEventError(f"{stored.originator_version} is not a version of stream {stream!r}")
     content: str | bytes = state
     if state[:1] == b"{" and b"\0" not in state:
         try:
@@ -97,11 +123,20 @@ def check_row(row: Row) -> None:
                 f"{name} {value!r} has lone surrogates; clean it before it becomes a name"
             ) from None
     for name in ("version", "time"):
-        value = getattr(row, name)
-        if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 63:
-            raise InvalidEventError(f"{name} must be a 64-bit integer, not {value!r}")
+        if not _is_64_bit(getattr(row, name)):
+            raise InvalidEventError(f"{name} must be a 64-bit integer, not {getattr(row, name)!r}")
     if row.event_id is not None and (not isinstance(row.event_id, bytes) or len(row.event_id) != 16):
         raise InvalidEventError("event_id must be the 16 bytes of a UUID")
+
+
+def check_time(time: object) -> None:
+    """Raise if the log's clock gave something else than a time: the hash chain needs integers."""
+    if not _is_64_bit(time):
+        raise InvalidEventError(f"the log's clock must give UTC microseconds as an int, not {time!r}")
+
+
+def _is_64_bit(value: object) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
 
 
 Columns = tuple[int, str, str, str | None, bytes | None, str | None]

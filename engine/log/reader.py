@@ -10,7 +10,7 @@ import apsw
 from engine.domain.encoding import decode_many
 from engine.domain.envelope import Envelope
 from engine.log.database import close_connection
-from engine.log.errors import ClosedLogError, CorruptLogError, LogError
+from engine.log.errors import ClosedLogError, CorruptLogError, InvalidEventError, LogError
 from engine.log.schema import EVENT_ID
 
 _COLUMNS = f"stream, version, topic, time, actor, command, reason, position, {EVENT_ID}, metadata, state"
@@ -39,8 +39,7 @@ class Reader:
 
     def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one query to its end on a connection of the pool."""
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         try:
             connection = self._idle.popleft()
         except IndexError:
@@ -52,8 +51,7 @@ class Reader:
 
     def rows_of(self, connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one query to its end on a connection of this reader's."""
-        if self._closed is not None:
-            raise self._closed
+        self._check_open()
         try:
             return connection.execute(sql, bindings).fetchall()
         except apsw.Error as error:
@@ -61,6 +59,14 @@ class Reader:
             if isinstance(translated, CorruptLogError):
                 self._damaged(translated)
             raise translated from error
+        except UnicodeDecodeError as error:
+            raise CorruptLogError(f"the log has a text that is not UTF-8: {error}") from error
+        except UnicodeEncodeError as error:
+            raise InvalidEventError(f"no name in the log has lone surrogates: {error}") from error
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)
 
     def connect_for_watching(self) -> apsw.Connection:
         """A connection that stays with one user until the log is closed."""
@@ -70,7 +76,7 @@ class Reader:
                 self._watching.append(connection)
                 return connection
         close_connection(connection)
-        raise self._closed
+        raise self._closed.with_traceback(None)
 
     def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
         """The single value of a query, or None."""
@@ -78,6 +84,8 @@ class Reader:
         return found[0][0] if found else None
 
     def _give_back(self, connection: apsw.Connection) -> None:
+        if connection.in_transaction:  # a query that was a BEGIN: the next one would see an old state
+            connection.execute("ROLLBACK")
         with self._mutex:
             if self._closed is None and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
@@ -96,13 +104,19 @@ class Reader:
 
     def by_position(self, after: int, upto: int | None, topics: Sequence[str]) -> Iterator[Envelope]:
         """Events after a position up to the end as it is now; a topic filter reads bounded windows too."""
+        if isinstance(topics, str):
+            raise TypeError(f"topics is a list of topics, not the text {topics!r}")
         where = f" AND topic IN ({','.join('?' * len(topics))})" if topics else ""
         window = _TOPIC_WINDOW if topics else _BATCH
         end = self.end() if upto is None else min(upto, self.end())
         while after < end:
             stop = min(after + window, end)
+            empty = True
             for rows in self.window(_COLUMNS, after + 1, stop, where, topics):
+                empty = empty and not rows
                 yield from _envelopes(rows)
+            if empty and stop < end:  # a gap, which only damage leaves, can be very long
+                stop = (self.value("SELECT min(position) FROM events WHERE position > ?", (stop,)) or end + 1) - 1
             after = stop
 
     def window(
@@ -191,7 +205,10 @@ class Reader:
         found = 0
         while first <= last:
             middle = (first + last) // 2
-            if self.value("SELECT time FROM events WHERE position = ?", (middle,)) <= time:
+            recorded = self.value("SELECT time FROM events WHERE position = ?", (middle,))
+            if recorded is None:
+                raise CorruptLogError(f"position {middle} is missing; verify() the log", middle)
+            if recorded <= time:
                 found, first = middle, middle + 1
             else:
                 last = middle - 1

@@ -34,7 +34,11 @@ class ApswRecorder:
         self._id_type = id_type
 
     def _to_id(self, stream: str) -> UUID | str:
-        return UUID(stream) if self._id_type == "uuid" else stream
+        """The id as the application wrote it; the log's own stream and foreign ones stay text."""
+        try:
+            return UUID(stream) if self._id_type == "uuid" else stream
+        except ValueError:
+            return stream
 
 
 class ApswAggregateRecorder(ApswRecorder, AggregateRecorder):

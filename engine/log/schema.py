@@ -12,7 +12,9 @@ APPLICATION_ID = 0x53455345
 
 EVENT_ID = "coalesce(event_id, substr(hash, 1, 16)) AS event_id"
 
-_VERSION_1 = """
+_TOMBSTONE = f'{{"$erased":"{"[0-9a-f]" * 64}","at":[-0-9]*}}'
+
+_VERSION_1 = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 
 CREATE TABLE events (
@@ -60,7 +62,8 @@ WHEN NEW.position IS NOT OLD.position OR NEW.stream IS NOT OLD.stream OR NEW.ver
   OR NEW.topic IS NOT OLD.topic OR NEW.time IS NOT OLD.time OR NEW.actor IS NOT OLD.actor
   OR NEW.command IS NOT OLD.command OR NEW.reason IS NOT OLD.reason OR NEW.event_id IS NOT OLD.event_id
   OR NEW.metadata IS NOT OLD.metadata OR NEW.hash IS NOT OLD.hash
-  OR substr(NEW.state, 1, 12) IS NOT '{"$erased":"' OR substr(OLD.state, 1, 12) IS '{"$erased":"'
+  OR typeof(NEW.state) <> 'text' OR NEW.state NOT GLOB '{_TOMBSTONE}' OR length(NEW.state) > 103
+  OR OLD.state GLOB '{_TOMBSTONE}'
 BEGIN SELECT RAISE(ABORT, 'events are immutable; only erasure to a tombstone changes a payload'); END;
 
 CREATE TRIGGER events_are_kept BEFORE DELETE ON events

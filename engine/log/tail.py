@@ -30,20 +30,21 @@ class Tail:
     def wait_beyond(self, position: int, timeout: float | None, stopped: Callable[[], bool]) -> bool:
         """Block until there is an event after a position; False if stopped, timed out or the program ends.
 
-        The registration comes before the check, so no commit falls between them. A program's end is seen
-        here, because the thread that waits may be one that the interpreter would wait for.
+        The database is asked without the lock, so that a commit never waits for those who wait for it. A
+        program's end is seen here, because the thread that waits may be one that the interpreter would wait for.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            self._waiting += 1
-            try:
-                while not stopped() and threading.main_thread().is_alive():
-                    if self.position > position or self._last_position() > position:
-                        return True
-                    remaining = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
-                    if remaining <= 0:
-                        return False
-                    self._changed.wait(remaining)
+        while not stopped() and threading.main_thread().is_alive():
+            if self.position > position or self._last_position() > position:
+                return True
+            remaining = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
+            if remaining <= 0:
                 return False
-            finally:
-                self._waiting -= 1
+            with self._changed:
+                self._waiting += 1  # before looking at the position: no commit falls between
+                try:
+                    if self.position <= position and not stopped():
+                        self._changed.wait(remaining)
+                finally:
+                    self._waiting -= 1
+        return False

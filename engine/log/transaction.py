@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
+from weakref import ref
 
 import apsw
 from eventsourcing.persistence import Tracking
@@ -10,8 +11,15 @@ from eventsourcing.persistence import Tracking
 from engine.domain.encoding import decode
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.log.chain import genesis, link
-from engine.log.errors import ConflictError, InvalidEventError, TrackingConflictError
-from engine.log.mapper import Row, check_row, to_row
+from engine.log.errors import (
+    ConflictError,
+    CorruptLogError,
+    InvalidEventError,
+    NestedCommandError,
+    RefusedError,
+    TrackingConflictError,
+)
+from engine.log.mapper import Row, check_row, check_time, to_rows
 
 logger = logging.getLogger("engine.log")
 
@@ -52,6 +60,16 @@ class AppendOne:
         return transaction.append_rows((self.row,))
 
 
+class _Ended:
+    """In the place of the connection between two commands: whoever kept the transaction is told."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise NestedCommandError("a transaction is valid only inside its command; give another command")
+
+
+_ENDED = cast(apsw.Connection, _Ended())
+
+
 class Transaction:
     """What a command may do while it holds the write lock. Valid only inside the command."""
 
@@ -62,7 +80,9 @@ class Transaction:
         payload_limit: int,
         inline: Sequence[InlineProjection],
     ) -> None:
-        self._connection = connection
+        self._writing = connection
+        self._connection = _ENDED
+        self._cursors: list[ref[apsw.Cursor]] = []
         self._clock = clock
         self._limit = payload_limit
         self._inline = inline
@@ -70,14 +90,18 @@ class Transaction:
         self.position = 0
         self._hash = b""
         self._time = 0
+        self.unfinished: BaseException | None = None
 
     def refresh(self) -> None:
         """Read the head again if anybody else has written; called right after BEGIN IMMEDIATE."""
-        version = self._connection.data_version()
+        self._connection = connection = self._writing
+        version = connection.data_version()
         if version != self._data_version:
-            row = self._connection.execute(_HEAD).fetchone()
+            row = connection.execute(_HEAD).fetchone()
             if row is None:
-                log_id = self._connection.execute("SELECT value FROM meta WHERE key = 'log_id'").get
+                log_id = connection.execute("SELECT value FROM meta WHERE key = 'log_id'").get
+                if not isinstance(log_id, bytes):
+                    raise CorruptLogError("the log's own id is missing, so nothing can be added to its hash chain")
                 row = (0, genesis(log_id), 0)
             self.position, self._hash, self._time = row
             self._data_version = version
@@ -85,26 +109,50 @@ class Transaction:
     def settle(self) -> None:
         """The transaction was committed: this connection's own change is not news to it."""
         self._data_version = self._connection.data_version()
+        self._connection = _ENDED
+        if self._cursors:
+            self._close_cursors()
 
     def forget(self) -> None:
-        """The transaction was rolled back, or nobody knows how it ended: look again next time."""
+        """The transaction is rolled back, or nobody knows how it ended: look again next time."""
         self._data_version = -1
+        self._connection = _ENDED
+        self.unfinished = None
+        self._close_cursors()
+
+    def _close_cursors(self) -> None:
+        """A cursor that was not read to its end would keep this connection from seeing other processes."""
+        cursors, self._cursors = self._cursors, []
+        for reference in cursors:
+            if (cursor := reference()) is not None:
+                cursor.close(True)
 
     def attempt(self, action: Callable[["Transaction"], T]) -> T:
         """Do something; if it fails it leaves nothing behind, and the rest of the transaction stands."""
-        mark = self.position, self._hash, self._time
-        execute = self._connection.execute
+        mark = self.position, self._hash, self._time, self.unfinished
+        connection = self._connection
+        execute = connection.execute
         execute("SAVEPOINT attempt")
         try:
             result = action(self)
+            if self.unfinished is not None:
+                self.check_whole()
             execute("RELEASE attempt")
             return result
         except BaseException:
-            if self._connection.in_transaction:
+            if connection.in_transaction:
                 execute("ROLLBACK TO attempt")
                 execute("RELEASE attempt")
-                self.position, self._hash, self._time = mark
+                self.position, self._hash, self._time, self.unfinished = mark
             raise
+
+    def check_whole(self) -> None:
+        """Refuse to commit a part of what one `append` was to write, when its error was swallowed."""
+        if self.unfinished is not None:
+            raise RefusedError(
+                "an append failed half way and its command went on; let the error pass, or append inside "
+                f"transaction.attempt(…): {self.unfinished}"
+            ) from self.unfinished
 
     @property
     def now(self) -> int:
@@ -113,14 +161,18 @@ class Transaction:
 
     def execute(self, sql: str, bindings: Sequence[Any] = ()) -> apsw.Cursor:
         """Run SQL inside the transaction, to read or for an inline projection's own tables."""
-        return self._connection.execute(sql, bindings)
+        return self._kept(self._connection.execute(sql, bindings))
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, read inside the transaction."""
         return self._connection.execute(sql, bindings).fetchall()
 
     def executemany(self, sql: str, bindings: Iterable[Sequence[Any]]) -> apsw.Cursor:
-        return self._connection.executemany(sql, bindings)
+        return self._kept(self._connection.executemany(sql, bindings))
+
+    def _kept(self, cursor: apsw.Cursor) -> apsw.Cursor:
+        self._cursors.append(ref(cursor))
+        return cursor
 
     def version(self, stream: str) -> int | None:
         """The stream's last version, or None if it has no events."""
@@ -129,23 +181,33 @@ class Transaction:
 
     def append(self, envelopes: Sequence[Envelope]) -> list[int]:
         """Append events to their streams; their positions."""
-        return self.append_rows([to_row(envelope, self._limit) for envelope in envelopes])
+        return self.append_rows(to_rows(envelopes, self._limit))
 
     def append_rows(self, rows: Sequence[Row]) -> list[int]:
         """Append rows that were encoded before the lock was taken; their positions."""
         first = self.position + 1
         recorded: list[Envelope] = []
         try:
+            self._insert(rows, recorded, first)
+            positions = list(range(first, self.position + 1))
+            if recorded:
+                for projection in self._inline:
+                    projection.apply(self, recorded)
+        except BaseException as error:
+            if self.position >= first:
+                self.unfinished = error
+            raise
+        return positions
+
+    def _insert(self, rows: Sequence[Row], recorded: list[Envelope], first: int) -> None:
+        try:
             self._connection.executemany(_INSERT, self._bindings(rows, recorded))
         except apsw.ConstraintError as error:
             raise self._refusal(rows[self.position + 1 - first], error) from error
         except (UnicodeEncodeError, TypeError, OverflowError, AttributeError, ValueError):
             check_row(rows[self.position + 1 - first])
+            check_time(self.now)
             raise
-        if recorded:
-            for projection in self._inline:
-                projection.apply(self, recorded)
-        return list(range(first, self.position + 1))
 
     def _bindings(self, rows: Sequence[Row], recorded: list[Envelope]) -> Iterator[tuple[Any, ...]]:
         """What to insert for each row; goes on to the next one when the database has taken the last."""
@@ -155,15 +217,18 @@ class Transaction:
             stream, version, event_id, metadata = row.stream, row.version, row.event_id, row.metadata
             if version == NEXT_VERSION:
                 version = (self.version(stream) or 0) + 1
-            time = row.time or now
+            time = row.time
+            if time == 0:
+                time = now
             position = self.position + 1
             columns = (position, stream, version, row.topic, time, row.actor, row.command, row.reason)
             if tuple(map(type, columns)) not in _PLAIN or event_id is not None or metadata is not None:
                 check_row(row)
+                check_time(time)
             hash_ = row_hash(self._hash, row.digest, (*columns, event_id and event_id.hex(), metadata))
             yield (*columns, event_id, metadata, row.state, hash_)
             if time < self._time:
-                self._note_clock_step(position, time)
+                self._note_clock_step(position, time, stamped=row.time == 0)
             self.position, self._hash, self._time = position, hash_, time
             if inline:
                 recorded.append(self._recorded(row, version, time))
@@ -192,9 +257,9 @@ class Transaction:
                 f"position {tracking.notification_id} of {tracking.application_name!r} is not after the recorded one"
             )
 
-    def _note_clock_step(self, position: int, time: int) -> None:
+    def _note_clock_step(self, position: int, time: int, *, stamped: bool) -> None:
         self._connection.execute("INSERT INTO clock_steps VALUES (?)", (position,))
-        if self._time - time > 1_000_000:
+        if stamped and self._time - time > 1_000_000:
             logger.warning("the clock went back %.1f s at position %d", (self._time - time) / 1e6, position)
 
     def _refusal(self, row: Row, error: apsw.ConstraintError) -> Exception:

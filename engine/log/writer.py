@@ -2,7 +2,11 @@
 
 A command is a function that gets the open transaction. When nobody is writing, the caller's own thread
 runs its command and commits, without a thread switch; otherwise it queues, and the writer thread runs all
-queued commands in one transaction, each in its own savepoint. A command is answered only after COMMIT.
+queued commands in one transaction. There each command has a savepoint of its own, except that neighbours
+which only append one event share a savepoint and a statement. A command is answered only after COMMIT.
+
+A KeyboardInterrupt can be raised in the main thread after any call returns. Where one there would leave a
+lock taken or a thread asleep, what belongs together is one call or one `with`.
 """
 
 import asyncio
@@ -18,7 +22,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import apsw
 
-from engine.log.database import close_connection
+from engine.log.database import Checkpointer, close_connection
 from engine.log.errors import (
     ClosedLogError,
     CorruptLogError,
@@ -38,7 +42,8 @@ Command = Callable[[Transaction], T]
 _MAX_BATCH = 1000
 _LONGEST_MOMENT = 0.002
 _WAKE_AT_ONCE = 2
-_LONGEST_CHECKPOINT_WAIT = 0.2
+_RETRY_SECONDS = 0.5
+_LOOK_SECONDS = 0.1
 
 
 class _Work(Generic[T]):
@@ -65,8 +70,6 @@ class Statistics:
         self.largest_batch = 0
         self.commit_seconds = 0.0
         self.slowest_commit_seconds = 0.0
-        self.checkpoints = 0
-        self.wal_pages = 0
 
 
 class Writer:
@@ -78,6 +81,7 @@ class Writer:
         transaction: Transaction,
         *,
         explain: Callable[[apsw.Error, str, float | None], LogError],
+        check_place: Callable[[], None],
         on_commit: Callable[[int], None],
         busy_timeout: float,
         queue_limit: int,
@@ -86,9 +90,10 @@ class Writer:
         self._connection = connection
         self._transaction = transaction
         self._explain = explain
+        self._check_place = check_place
+        self._look_at = 0.0
         self._on_commit = on_commit
         self._queue_limit = queue_limit
-        self._checkpoint_pages = self._checkpoint_at = checkpoint_pages
         self._queue: deque[_Work[Any]] = deque()
         self._mutex = threading.Lock()
         self._space = threading.Condition(self._mutex)
@@ -99,36 +104,37 @@ class Writer:
         self._bell.acquire()
         self._asleep = False
         self._sleepers: deque[threading.Lock] = deque()
+        self._wake_next = partial(next, map(type(self._bell).release, iter(self._sleepers.popleft, None)))
         self._expected = 0
         self._last_commit_seconds = 0.0
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._truncate = False
         self._refusal: LogError | None = None
         self.statistics = Statistics()
-        self._patience = Patience(busy_timeout)
-        connection.set_busy_handler(self._patience)
-        connection.set_wal_hook(self._note_wal)
+        patience = Patience(busy_timeout)
+        connection.set_busy_handler(patience)
+        self.checkpointer = Checkpointer(connection, patience, checkpoint_pages)
 
     # Giving commands
 
     def run(self, command: Command[T]) -> T:
         """Run a command and return its result once it is durable."""
-        if self._refusal is not None:
-            raise self._refusal
-        if self._turn_holder == threading.get_ident():
+        me = threading.get_ident()
+        if self._turn_holder == me:
             raise NestedCommandError("a command may not give another one; use the transaction it was given")
-        checkpoint_due = self.statistics.wal_pages >= self._checkpoint_at
-        if self._queue or self._expected or checkpoint_due or not self._turn.acquire(blocking=False):
+        if self._queue or self._expected or self.checkpointer.due or self._turn.locked():
             return self._wait_for(_Work(command))
         try:
-            self._check_open()
-            return self._commit(command, 1)
+            with self._turn:  # another thread may have been faster: then this one waits for one commit
+                self._turn_holder = me
+                try:
+                    self._check_open()
+                    return self._commit(command, 1)
+                finally:
+                    self._turn_holder = 0
         finally:
-            self._turn.release()
-            if self._queue or self.statistics.wal_pages >= self._checkpoint_at:
-                with self._mutex:
-                    self._wake()
+            if self._queue or self.checkpointer.due:
+                self._wake()
 
     def run_async(self, command: Command[T]) -> Awaitable[T]:
         """Like `run`, to be awaited; never blocks the event loop.
@@ -136,17 +142,16 @@ class Writer:
         Cancelling the await does not cancel the command: it is written once, or fails, as if waited for.
         While the queue is full the command is held back until there is space, and so is whoever awaits it.
         """
-        if self._refusal is not None:
-            raise self._refusal
         loop = asyncio.get_running_loop()
         work = _Work(command, loop)
         with self._mutex:
             self._check_open()
+            self._start()
             if len(self._queue) >= self._queue_limit:
                 self._held.append(work)
             else:
                 self._queue.append(work)
-                self._wake()
+                self._ring()
         return cast("asyncio.Future[T]", work.future)
 
     def _wait_for(self, work: _Work[T]) -> T:
@@ -156,8 +161,9 @@ class Writer:
             while len(self._queue) >= self._queue_limit and not self._closing:
                 self._space.wait()
             self._check_open()
+            self._start()
             self._queue.append(work)
-            self._wake()
+            self._ring()
         try:
             latch.acquire()
         finally:
@@ -166,63 +172,100 @@ class Writer:
             raise work.error
         return cast(T, work.result)
 
-    def _wake(self) -> None:
-        """Start or ring the writer thread; the mutex is held."""
+    def _start(self) -> None:
+        """Have a writer thread, before there is anything for it to do; the mutex is held."""
         if self._thread is None:
             # A daemon never blocks exit; what it was still to do was not acknowledged, and `close`, which
             # also runs at exit, waits for it.
-            self._thread = threading.Thread(target=self._loop, name="session-log-writer", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._loop, name="session-log-writer", daemon=True)
+            thread.start()
+            self._thread = thread
+
+    def _ring(self) -> None:
+        """Wake the writer thread if it sleeps and enough has queued; the mutex is held."""
         if self._asleep and (len(self._queue) >= self._expected or self._closing):
             self._asleep = False
             self._bell.release()
 
+    def _wake(self) -> None:
+        """Let the writer thread look what there is to do. Nobody waits for it, so no failure is raised."""
+        try:
+            with self._mutex:
+                self._start()
+                self._ring()
+        except RuntimeError as error:
+            logger.warning("the writer thread cannot start, the WAL grows until it can: %s", error)
+
     def _check_open(self) -> None:
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.with_traceback(None)
         if self._closing:
             raise ClosedLogError("the log is closed; open it again to use it")
 
     # Writing
 
     def _loop(self) -> None:
+        """The writer thread. It must not end before the log does: commands would wait for ever."""
+        try:
+            self._serve()
+        except BaseException as error:
+            logger.exception("the writer thread failed")
+            failure = LogError(f"the log's writer thread failed, open the log again: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self.refuse(failure)
+            self._fail_the_queue(failure)
+
+    def _serve(self) -> None:
         while True:
             with self._mutex:
-                idle = not self._queue and self.statistics.wal_pages < self._checkpoint_at
+                idle = not self._queue and not self.checkpointer.due
                 if idle and self._closing:
                     return
                 self._asleep = idle
             if idle:
-                self._bell.acquire()
+                if not self._sleep(_RETRY_SECONDS if self.checkpointer.emptying else -1):
+                    self._in_turn(partial(self.checkpointer.empty, 0.0))
                 continue
-            with self._turn:
-                batch = self._take_batch()
-                if batch:
-                    self._write(batch)
+            batch = self._in_turn(self._write_batch)
             self._answer(batch)
-            if self.statistics.wal_pages >= self._checkpoint_at:
-                with self._turn:
-                    self._checkpoint()
-            if len(batch) > 1:
-                self._await_the_same(len(batch))
+            if self.checkpointer.due:
+                self._in_turn(self.checkpointer.run)
+            threads = sum(work.latch is not None for work in batch)
+            if threads > 1:
+                self._await_the_same(threads)
             self._wake_sleepers(len(self._sleepers))  # an interrupted thread wakes nobody: leave none asleep
 
-    def _await_the_same(self, answered: int) -> None:
-        """Give those just answered a moment to come back: one commit for all beats two for halves.
+    def _in_turn(self, action: Callable[[], T]) -> T:
+        me = threading.get_ident()
+        with self._turn:
+            self._turn_holder = me
+            try:
+                return action()
+            finally:
+                self._turn_holder = 0
 
-        The moment is at most twice what the commit before it took.
+    def _sleep(self, seconds: float) -> bool:
+        """Wait for the bell, which rings once if `_asleep` was set; False if it did not ring in time."""
+        rung = self._bell.acquire(timeout=seconds)
+        with self._mutex:
+            if not rung and not self._asleep:
+                rung = self._bell.acquire()  # rung between the timeout and here: leave no ring behind
+            self._asleep = False
+        return rung
+
+    def _await_the_same(self, threads: int) -> None:
+        """Give the threads just answered a moment to come back: one commit for all beats two for halves.
+
+        The moment is at most twice what the commit before it took. Tasks of an event loop need none: they
+        come back together anyway.
         """
         with self._mutex:
             if self._closing:
                 return
-            self._expected = len(self._queue) + answered
+            self._expected = len(self._queue) + threads
             self._asleep = True
-        rung = self._bell.acquire(timeout=min(2 * self._last_commit_seconds, _LONGEST_MOMENT))
-        with self._mutex:
-            if not rung and not self._asleep:
-                self._bell.acquire()  # rung between the timeout and here: leave no ring behind
-            self._asleep = False
-            self._expected = 0
+        self._sleep(min(2 * self._last_commit_seconds, _LONGEST_MOMENT))
+        self._expected = 0
 
     def _answer(self, batch: list[_Work[Any]]) -> None:
         """Let everybody know who waits for a command of the batch; each event loop once."""
@@ -235,18 +278,34 @@ class Writer:
         for loop, works in loops.items():
             try:
                 loop.call_soon_threadsafe(_resolve, works)
-            except RuntimeError:
-                logger.debug("an event loop was closed while it waited for the log")
+            except Exception as error:  # noqa: BLE001 - the others of the batch still wait for their answer
+                logger.debug("an event loop was closed while it waited for the log: %r", error)
         self._wake_sleepers(_WAKE_AT_ONCE)
 
     def _wake_sleepers(self, count: int) -> None:
         """Wake some of the threads that were answered; each wakes the next one before it goes on.
 
         All at once they would stand in line for the interpreter's lock, which makes each wait twice as long.
+        `_wake_next` takes a latch from the deque and releases it in one call, so that no interrupt comes
+        between: the thread would sleep for ever.
         """
         with suppress(IndexError):
             for _ in range(count):
-                self._sleepers.popleft().release()
+                self._wake_next()
+
+    def _write_batch(self) -> list[_Work[Any]]:
+        """Run what queues in one transaction; afterwards each work has its outcome. The turn is held."""
+        batch = self._take_batch()
+        if batch:
+            try:
+                if self._refusal is not None:
+                    raise self._refusal  # noqa: TRY301 - one exit for every way to fail
+                self._commit(partial(self._run_all, batch), len(batch))
+            except BaseException as error:  # noqa: BLE001 - every way to fail is reported to every command it failed
+                for work in batch:
+                    if work.error is None:
+                        work.error = error
+        return batch
 
     def _take_batch(self) -> list[_Work[Any]]:
         with self._mutex:
@@ -256,24 +315,22 @@ class Writer:
             self._space.notify_all()
         return batch
 
-    def _write(self, batch: list[_Work[Any]]) -> None:
-        """Run a batch in one transaction; afterwards each work has its outcome. The turn is held."""
-        try:
-            self._commit(partial(self._run_all, batch), len(batch))
-        except BaseException as error:  # noqa: BLE001 - every way to fail is reported to every command it failed
-            for work in batch:
-                if work.error is None:
-                    work.error = error
-
     def _commit(self, command: Command[T], commands: int) -> T:
         """Run a command in a transaction of its own and make it durable. The turn is held."""
-        self._turn_holder = threading.get_ident()
         started = time.perf_counter()
-        execute, transaction = self._connection.execute, self._transaction
+        if started >= self._look_at:
+            self._check_place()
+            self._look_at = started + _LOOK_SECONDS
+        connection, transaction = self._connection, self._transaction
+        if connection.in_transaction:  # an interrupt came before the last one was rolled back
+            self._roll_back()
+        execute = connection.execute
         try:
             execute("BEGIN IMMEDIATE")
             transaction.refresh()
             result = command(transaction)
+            if transaction.unfinished is not None:
+                transaction.check_whole()
             execute("COMMIT")
             transaction.settle()
         except BaseException as error:
@@ -282,8 +339,6 @@ class Writer:
             if translated is error:
                 raise
             raise translated from error
-        finally:
-            self._turn_holder = 0
         self._on_commit(transaction.position)
         self._count(commands, time.perf_counter() - started)
         return result
@@ -314,7 +369,7 @@ class Writer:
             work.result = self._transaction.attempt(work.command)
         except BaseException as error:
             # Some storage errors end the whole transaction, and with it every command of the batch.
-            if not self._connection.in_transaction or isinstance(error, (KeyboardInterrupt, SystemExit)):
+            if not self._connection.in_transaction:
                 raise
             work.error = self._translate(error, None)
 
@@ -346,57 +401,10 @@ class Writer:
         if seconds > statistics.slowest_commit_seconds:
             statistics.slowest_commit_seconds = seconds
 
-    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        if pages < self.statistics.wal_pages:
-            self._checkpoint_at = self._checkpoint_pages  # the WAL began again, here or in another process
-        self.statistics.wal_pages = pages
-        return apsw.SQLITE_OK
-
-    def _checkpoint(self) -> None:
-        """Move the WAL into the file between two commits, when nothing of this process can join it.
-
-        Usually PASSIVE, which waits for nobody, is enough for the next commit to begin the WAL again. When
-        readers or other writing processes have kept it from that four times over, RESTART holds them off
-        for a moment.
-        """
-        pages = self.statistics.wal_pages
-        insist = pages >= 4 * self._checkpoint_pages
-        mode = apsw.SQLITE_CHECKPOINT_RESTART if insist else apsw.SQLITE_CHECKPOINT_PASSIVE
-        if self._truncate:
-            mode = apsw.SQLITE_CHECKPOINT_TRUNCATE
-        try:
-            if self._checkpointed(mode):
-                self._truncate = False
-            elif insist or self._truncate:
-                logger.warning("the WAL has %d pages, and another connection keeps it from shrinking", pages)
-        except apsw.Error as error:
-            logger.warning("checkpoint failed; the WAL grows until one succeeds: %s", error)
-        self._checkpoint_at = pages + self._checkpoint_pages
-
-    def _checkpointed(self, mode: int) -> bool:
-        """Try for a moment, while commands wait; False if another connection is in the way for longer."""
-        moment = 0.0 if mode == apsw.SQLITE_CHECKPOINT_PASSIVE else _LONGEST_CHECKPOINT_WAIT
-        deadline = time.monotonic() + moment
-        usual, self._patience.seconds = self._patience.seconds, moment
-        try:
-            while True:
-                try:
-                    in_wal, moved = self._connection.wal_checkpoint(mode=mode)
-                except apsw.BusyError:  # at once, whatever the patience, while another checkpoint runs
-                    if time.monotonic() >= deadline:
-                        return False
-                    time.sleep(0.001)
-                else:
-                    self.statistics.checkpoints += 1
-                    return moved >= in_wal
-        finally:
-            self._patience.seconds = usual
-
     def empty_wal(self) -> None:
-        """Drop the WAL's content now, or at the first checkpoint that no reader prevents."""
-        with self._turn:
-            self._truncate = True
-            self._checkpoint()
+        """Drop the WAL's content now, or as soon as no reader prevents it."""
+        if not self._in_turn(self.checkpointer.empty):
+            self._wake()  # it tries again
 
     # Ending
 
@@ -418,27 +426,41 @@ class Writer:
     def queue_depth(self) -> int:
         return len(self._queue)
 
+    def check_may_close(self) -> None:
+        """A command that closes its own log would wait for its own end."""
+        if self._turn_holder == threading.get_ident():
+            raise NestedCommandError(
+                "the log cannot be closed by a command, or by a signal handler that interrupted one; "
+                "close it when the command has returned"
+            )
+
     def close(self, *, drain: bool = True) -> None:
         """Stop taking commands; write those already taken, or with drain=False fail them visibly."""
         if isinstance(self._refusal, ForkedLogError):
             return
         with self._mutex:
             self._closing = True
-            dropped = [] if drain else [*self._queue, *self._held]
-            if dropped:
-                self._queue.clear()
-                self._held.clear()
             self._space.notify_all()
+        if not drain:
+            self._fail_the_queue(ClosedLogError("the log was closed before this command was written"))
+        with self._mutex:
             thread = self._thread
-            if thread is not None:
-                self._wake()
-        for work in dropped:
-            work.error = ClosedLogError("the log was closed before this command was written")
-        self._answer(dropped)
+            self._ring()
         if thread is not None:
             thread.join()
         with self._turn:
             close_connection(self._connection)
+
+    def _fail_the_queue(self, error: LogError) -> None:
+        with self._mutex:
+            dropped = [*self._queue, *self._held]
+            self._queue.clear()
+            self._held.clear()
+            self._space.notify_all()
+        for work in dropped:
+            work.error = error
+        self._answer(dropped)
+        self._wake_sleepers(len(self._sleepers))
 
 
 def _appends_one(work: _Work[Any]) -> bool:
@@ -447,10 +469,13 @@ def _appends_one(work: _Work[Any]) -> bool:
 
 def _resolve(works: list[_Work[Any]]) -> None:
     for work in works:
-        future = work.future
+        future, error = work.future, work.error
         if future is None or future.done():
             continue
-        if work.error is not None:
-            future.set_exception(work.error)
-        else:
+        if error is None:
             future.set_result(work.result)
+            continue
+        if isinstance(error, StopIteration):  # a future refuses it, and would leave the others unanswered
+            error = RuntimeError("the command raised StopIteration")
+            error.__cause__ = work.error
+        future.set_exception(error)

@@ -2,13 +2,15 @@
 
 import pytest
 from eventsourcing.dispatch import singledispatchmethod
+from eventsourcing.persistence import StoredEvent
 from eventsourcing.projection import EventSourcedProjection, EventSourcedProjectionRunner, Projection, ProjectionRunner
 from eventsourcing.utils import get_topic
 
 from engine.domain.envelope import Envelope
 from engine.domain.events import LaneSuspended, MessageAppended
 from engine.log import EventLog, LogApplication
-from engine.log.recorders import ApswTrackingRecorder
+from engine.log.errors import InvalidEventError
+from engine.log.recorders import ApswApplicationRecorder, ApswTrackingRecorder
 
 
 def said(text, version, stream="s", **columns):
@@ -45,6 +47,27 @@ def test_events_put_through_the_application_keep_their_envelope(path):
             [stored] = log.events()
             assert (stored.time, stored.actor, stored.command, stored.reason) == (17, "ada", "say", "why")
             assert log.verify().ok
+
+
+def test_the_logs_own_events_are_read_by_an_application_that_counts_in_uuids(path):
+    with EventLog(path) as log:
+        log.append([said("a", 1)])
+        log.erase([1], actor="ada", reason="asked")
+        found = ApswApplicationRecorder(log, "uuid").select_notifications(1, 10)
+        assert [notification.originator_id for notification in found] == ["s", "log"]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [StoredEvent("s", 1, "foreign", b'{"$erased":"hello"}'), StoredEvent("s", -1, "foreign", b"{}")],
+    ids=["a payload like a tombstone", "a negative version"],
+)
+def test_a_foreign_event_that_would_be_taken_for_something_else_is_refused(path, stored):
+    with EventLog(path) as log:
+        with pytest.raises(InvalidEventError):
+            ApswApplicationRecorder(log, "text").insert_events([stored])
+        assert log.last_position == 0
+        assert log.verify().ok
 
 
 class Texts(ApswTrackingRecorder):

@@ -7,6 +7,7 @@ if it says "ready" first.
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -199,6 +200,30 @@ def fork(path: str) -> None:
     log.append([message("after", "session:after")])
     say({"counts": counts, "verified": log.verify().ok, "events": log.last_position})
     log.close()
+
+
+def fork_while_a_thread_waits(path: str) -> None:
+    """Fork while another thread holds the lock of those who wait for events; the child must not need it."""
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    with EventLog(path) as log:
+        held, stop = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with log._tail._changed:
+                held.set()
+                stop.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        pid = os.fork()
+        if not pid:
+            signal.alarm(5)
+            log.wake()
+            os._exit(0)
+        say({"status": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])})
+        stop.set()
+        thread.join()
 
 
 async def _append_later(log: EventLog) -> None:

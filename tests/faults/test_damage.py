@@ -278,6 +278,69 @@ def test_an_erasure_that_nobody_recorded(path: Path) -> None:
     assert result.bad_position == 42
 
 
+@pytest.mark.parametrize(
+    ("sql", "position"),
+    [
+        ("""UPDATE events SET state = '{"$erased":"zz' WHERE position = 2""", 2),
+        ("""UPDATE events SET state = '{"$erased":"zz","at":1}' WHERE position = 2""", 2),
+        ("UPDATE events SET state = 5 WHERE position = 2", 2),
+        ("UPDATE events SET state = CAST(x'7bff7d' AS TEXT) WHERE position = 2", 2),
+        ("UPDATE events SET actor = CAST(x'ff' AS TEXT) WHERE position = 2", 2),
+        ("UPDATE events SET hash = x'' WHERE position = 2", 2),
+        ("UPDATE events SET position = 9000000000000 WHERE position = 7", 7),
+        (
+            "INSERT INTO events SELECT -5, 'q', 1, topic, 5, '', '', '', event_id, '', state, hash FROM events LIMIT 1",
+            -5,
+        ),
+        ("DELETE FROM meta", 1),
+        ("UPDATE meta SET value = 'abc'", 1),
+        ("DROP TABLE meta", 1),
+        ("DROP TABLE events", 1),
+        ("DROP TABLE clock_steps", 1),
+    ],
+)
+def test_verifying_reports_whatever_was_done_to_the_file(path: Path, sql: str, position: int) -> None:
+    fill(path, 9)
+    with tampering(path) as connection:
+        connection.execute(sql)
+    with EventLog(path, read_only=True) as log:
+        found = log.verify()
+    assert (found.ok, found.bad_position) == (False, position), found
+
+
+@pytest.mark.parametrize("column", ["state", "actor"])
+def test_a_text_that_is_no_text_stops_reading_where_it_is(path: Path, column: str) -> None:
+    fill(path, 9)
+    with tampering(path) as connection:
+        connection.execute(f"UPDATE events SET {column} = CAST(x'ff' AS TEXT) WHERE position = 5")
+    served = []
+    with EventLog(path, read_only=True) as log:
+        with pytest.raises(CorruptLogError) as caught:
+            served.extend(log.events())
+        assert caught.value.position == 5
+        assert len(served) == 4
+        assert len(list(log.events(after=5))) == 4
+
+
+def test_a_gap_in_the_positions_is_passed_over(path: Path) -> None:
+    fill(path, 9)
+    with tampering(path) as connection:
+        connection.execute("UPDATE events SET position = 9000000000000 WHERE position = 9")
+    with EventLog(path, read_only=True) as log:
+        assert [envelope.position for envelope in log.events()] == [*range(1, 9), 9000000000000]
+        assert len(list(log.events(topics=["message.appended"]))) == 9
+        with pytest.raises(CorruptLogError, match="missing"):
+            log.position_at(1 << 60)
+
+
+def test_a_log_without_its_id_takes_no_events(path: Path) -> None:
+    EventLog(path).close()
+    with tampering(path) as connection:
+        connection.execute("DELETE FROM meta")
+    with EventLog(path) as log, pytest.raises(CorruptLogError, match="id"):
+        log.append([Envelope("session:a", NEXT_VERSION, message(1))])
+
+
 # A full disk
 
 CHILD = textwrap.dedent("""

@@ -160,6 +160,12 @@ def test_a_fork_of_a_busy_process_disturbs_nobody(path: Path) -> None:
         assert log.verify().ok
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_while_a_thread_waits_for_events_does_not_hang(path: Path) -> None:
+    with Child("fork_while_a_thread_waits", path) as child:
+        assert child.end() == [{"status": 0}]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the holder of a lock is known on Linux only")
 def test_a_lock_held_for_too_long_is_an_error_that_names_its_holder(path: Path) -> None:
     with EventLog(path, busy_timeout=0.3) as log:

@@ -1,18 +1,25 @@
 """Closing, back-pressure, cancellation and failing commands: every command has one outcome, and it is true."""
 
 import asyncio
+import dis
+import inspect
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
 
 import pytest
 
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
-from engine.log.errors import ClosedLogError, ConflictError, NestedCommandError
+from engine.log.errors import ClosedLogError, ConflictError, CorruptLogError, LogError, NestedCommandError
 from engine.log.eventlog import EventLog
 from engine.log.transaction import Transaction
+from engine.log.writer import _Work
 
 PATIENCE = 30.0
 
@@ -77,6 +84,47 @@ def until(condition: Callable[[], bool]) -> None:
             return
         pause.wait(0.005)
     pytest.fail("waited in vain")
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt in the log's code where its n-th call begins or has returned.
+
+    That is where the interpreter looks for signals. Only this thread is interrupted, and only once.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self._last: dict[FrameType, int] = {}
+
+    def __enter__(self) -> "Interrupt":
+        self._before = sys.gettrace()
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        sys.settrace(self._before)
+        return kind is KeyboardInterrupt
+
+    def _call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
+        code = frame.f_code
+        if "engine/log/" not in code.co_filename or code.co_flags & inspect.CO_GENERATOR:
+            return None  # a generator is also closed by the garbage collector, which passes over errors
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self._look()
+        return self._opcode
+
+    def _opcode(self, frame: FrameType, event: str, _argument: Any) -> Any:
+        if event == "opcode":
+            before = self._last.get(frame)
+            self._last[frame] = frame.f_code.co_code[frame.f_lasti]
+            if before is not None and dis.opname[before].startswith("CALL"):
+                self._look()
+        return self._opcode
+
+    def _look(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -320,7 +368,7 @@ def test_a_command_that_raises_alone_leaves_nothing(kind: type[BaseException], p
     assert stored(path) == Counter({"after": 1})
 
 
-@pytest.mark.parametrize("kind", [ValueError, _OddError, ConflictError])
+@pytest.mark.parametrize("kind", [ValueError, _OddError, ConflictError, KeyboardInterrupt, SystemExit])
 def test_a_command_that_raises_in_a_batch_leaves_the_others(
     kind: type[BaseException], path: Path, log: EventLog
 ) -> None:
@@ -393,3 +441,138 @@ def test_an_event_loop_that_closes_while_it_waits_for_space_does_not_break_the_w
         callers = Callers(8, lambda n: log.append([message(f"c{n}")]))
         assert not [outcome for outcome in callers.join().values() if isinstance(outcome, Exception)]
     assert stored(path) == Counter(["plug", *(f"t{n}" for n in range(3)), *(f"c{n}" for n in range(8))])
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["an append", "a refused append"])
+def test_an_interrupt_at_any_moment_leaves_the_log_to_others(path: Path, refused: bool) -> None:
+    with EventLog(path, synchronous="OFF") as log, EventLog(path, synchronous="OFF", busy_timeout=0.2) as other:
+        log.append([message("first")])
+        for number in count(1):
+            late = [Envelope("session:s", 99, MessageAppended(message={}))]
+            with Interrupt(number) as interrupt:
+                try:
+                    log.append(late if refused else [message("one")])
+                except ConflictError:
+                    assert refused
+            outcome = Callers(1, lambda _: log.append([message("two")])).join()[0]
+            assert isinstance(outcome, list), (number, outcome)
+            assert log.append([message("same thread")])
+            assert other.append([message("other")])
+            if interrupt.left > 0:
+                break
+        assert number > 20, "the interrupts came too late to test anything"
+        assert log.verify().ok
+
+
+def test_an_interrupted_thread_wakes_the_others_of_its_batch(path: Path) -> None:
+    with EventLog(path, synchronous="OFF") as log:
+        for number in count(1):
+            interrupts: list[Interrupt] = []
+
+            def call(caller: int, number: int = number, interrupts: list[Interrupt] = interrupts) -> object:
+                if caller:
+                    return log.append([message(f"c{caller}")])
+                with Interrupt(number) as interrupt:
+                    interrupts.append(interrupt)
+                    log.append([message("interrupted")])
+                return None
+
+            plug = Plug(log)
+            first = Callers(1, call)
+            until(lambda first=first: log.health().queue_depth == 1 or 0 in first.outcomes)
+            others = Callers(5, lambda n, call=call: call(n + 1))
+            until(lambda: log.health().queue_depth >= 5)
+            plug.pull()
+            outcomes = others.join()
+            assert all(isinstance(outcome, list) for outcome in outcomes.values()), outcomes
+            first.join()
+            if interrupts[0].left > 0:
+                break
+        assert number > 10, "the interrupts came too late to test anything"
+
+
+def test_close_without_draining_wakes_those_behind_an_interrupted_thread(log: EventLog) -> None:
+    plug = Plug(log)
+    for _ in range(3):
+        gone = _Work(lambda transaction: None)
+        gone.latch = threading.Lock()
+        gone.latch.acquire()
+        log._writer._queue.append(gone)
+    callers = Callers(5, lambda n: log.append([message(f"c{n}")]))
+    until(lambda: log.health().queue_depth == 8)
+    closing = threading.Thread(target=log.close, kwargs={"drain": False})
+    closing.start()
+    outcomes = callers.join()
+    plug.pull()
+    closing.join(PATIENCE)
+    assert all(isinstance(outcome, ClosedLogError) for outcome in outcomes.values()), outcomes
+
+
+def test_a_command_that_raises_stop_iteration_in_a_batch_leaves_the_others_answered(log: EventLog) -> None:
+    async def run() -> list[Any]:
+        plug = await asyncio.to_thread(Plug, log)
+        commands = [log.transact_async(lambda transaction: next(iter(()))), log.append_async([message("after")])]
+        await asyncio.to_thread(plug.pull)
+        return await asyncio.wait_for(asyncio.gather(*commands, return_exceptions=True), PATIENCE)
+
+    bad, good = asyncio.run(run())
+    assert isinstance(bad, RuntimeError)
+    assert good == [2]
+
+
+def test_a_queued_command_may_not_close_its_log(log: EventLog) -> None:
+    async def run() -> None:
+        with pytest.raises(NestedCommandError, match="closed"):
+            await log.transact_async(lambda transaction: log.close())
+
+    asyncio.run(run())
+    assert log.append([message("after")]) == [1]
+
+
+def test_a_thread_that_cannot_start_is_an_error_of_that_command_alone(
+    path: Path, log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def append(name: str) -> list[int]:
+        return await log.append_async([message(name)])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start"):
+            asyncio.run(append("refused"))
+    assert asyncio.run(append("taken")) == [1]
+    log.close()
+    assert stored(path) == Counter({"taken": 1})
+
+
+def test_a_writer_that_fails_says_so_to_everybody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with EventLog(path, checkpoint_pages=1) as log:
+        failing = threading.Event()
+
+        def fail() -> None:
+            assert failing.wait(PATIENCE)
+            raise ValueError("unheard of")
+
+        monkeypatch.setattr(log._writer.checkpointer, "run", fail)
+        log.append([message("one")])
+        callers = Callers(5, lambda n: log.append([message(f"c{n}")]))
+        failing.set()
+        outcomes = callers.join()
+        assert any(isinstance(outcome, LogError) for outcome in outcomes.values())
+        until(lambda: log._writer.refusal is not None)
+        with pytest.raises(LogError, match="writer thread failed"):
+            log.append([message("two")])
+        assert log.health().state == "log"
+
+
+def test_nothing_queued_is_written_once_damage_was_found(path: Path, log: EventLog) -> None:
+    plug = Plug(log)
+    callers = Callers(3, lambda n: log.append([message(f"c{n}")]))
+    until(lambda: log.health().queue_depth == 3)
+    log._writer.refuse(CorruptLogError("found by a reader"))
+    plug.pull()
+    assert all(isinstance(outcome, CorruptLogError) for outcome in callers.join().values())
+    log.close()
+    assert stored(path) == Counter({"plug": 1})

@@ -1,6 +1,10 @@
 """The event log's own interface, on a real file."""
 
 import itertools
+import pickle
+import shutil
+import threading
+import time
 from pathlib import Path
 
 import apsw
@@ -22,7 +26,10 @@ from engine.log.errors import (
     OldSQLiteError,
     PayloadTooLargeError,
     ReadOnlyLogError,
+    RefusedError,
+    StorageError,
 )
+from engine.log.tail import Tail
 
 
 def said(text="hello", stream="s", version=NEXT_VERSION, **columns):
@@ -149,6 +156,7 @@ def test_a_payload_over_the_limit_is_refused_and_nothing_stored(path):
         said(metadata=3),
         said(time=True),
         said(time=5.0),
+        said(time=None),
         said(version=1.0),
         said(stream="a\ud800", version=NEXT_VERSION),
         said(version=-7),
@@ -171,6 +179,7 @@ def test_a_payload_over_the_limit_is_refused_and_nothing_stored(path):
         "metadata a number",
         "time a flag",
         "time a fraction",
+        "no time",
         "version a fraction",
         "surrogate in stream, any version",
         "negative version",
@@ -192,6 +201,8 @@ def test_an_envelope_that_cannot_be_given_back_is_refused(log, envelope):
     [
         "UPDATE events SET actor = 'x'",
         "UPDATE events SET state = '{}'",
+        """UPDATE events SET state = '{"$erased":"zz'""",
+        """UPDATE events SET state = '{"$erased":"' || hex(randomblob(32)) || '","at":1}'""",
         "UPDATE events SET position = 9 WHERE position = 1",
         "DELETE FROM events",
         "INSERT OR REPLACE INTO events SELECT * FROM events WHERE position = 1",
@@ -212,6 +223,7 @@ def test_file_and_folder_are_private(tmp_path):
     EventLog(path).close()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
 class TestOpening:
@@ -259,6 +271,30 @@ class TestOpening:
     def test_the_durability_setting_is_checked(self, path):
         with pytest.raises(ValueError, match="synchronous"):
             EventLog(path, synchronous="SOMETIMES")
+
+    @pytest.mark.parametrize("name", ["busy_timeout", "payload_limit", "queue_limit", "checkpoint_pages"])
+    @pytest.mark.parametrize("value", [-1, "5", None, True])
+    def test_limits_are_numbers(self, path, name, value):
+        with pytest.raises(ValueError, match=name):
+            EventLog(path, **{name: value})
+        assert not path.exists()
+
+    @pytest.mark.parametrize("name", ["queue_limit", "checkpoint_pages"])
+    def test_limits_that_let_nothing_through_are_refused(self, path, name):
+        with pytest.raises(ValueError, match="at least 1"):
+            EventLog(path, **{name: 0})
+
+    def test_a_wal_that_was_left_is_emptied(self, path, tmp_path):
+        (tmp_path / "copy").mkdir()
+        with EventLog(path) as log:
+            log.append([said()])
+            for file in path.parent.glob("log.db*"):
+                shutil.copy(file, tmp_path / "copy")
+        copy = tmp_path / "copy" / "log.db"
+        assert Path(f"{copy}-wal").stat().st_size
+        with EventLog(copy) as log:
+            assert Path(f"{copy}-wal").stat().st_size == 0
+            assert texts(log.events()) == ["hello"]
 
     def test_an_older_file_is_migrated(self, path, monkeypatch):
         with EventLog(path) as log:
@@ -316,6 +352,214 @@ def test_a_command_may_not_give_another(log):
     assert log.append([said()]) == [1]
 
 
+def test_an_error_of_a_closed_log_does_not_grow(path):
+    log = EventLog(path)
+    log.close()
+    for use in (lambda: log.append([said()]), lambda: log.last_position):
+        depths = set()
+        for _ in range(3):
+            with pytest.raises(ClosedLogError) as caught:
+                use()
+            depths.add(len(caught.traceback))
+        assert len(depths) == 1
+
+
+class TestCommands:
+    def test_a_command_may_not_close_its_log(self, log):
+        with pytest.raises(NestedCommandError, match="closed"):
+            log.transact(lambda transaction: log.close())
+        assert log.append([said()]) == [1]
+
+    def test_a_transaction_ends_with_its_command(self, log):
+        kept = []
+        log.transact(kept.append)
+        uses = [
+            lambda: kept[0].append([said()]),
+            lambda: kept[0].execute("SELECT 1"),
+            lambda: kept[0].query("SELECT 1"),
+            lambda: kept[0].version("s"),
+            lambda: kept[0].attempt(lambda transaction: None),
+        ]
+        for use in uses:
+            with pytest.raises(NestedCommandError):
+                use()
+        assert log.append([said()]) == [1]
+
+    def test_a_cursor_that_is_not_read_to_its_end_disturbs_nobody(self, log, path):
+        log.append([said() for _ in range(10)])
+        kept = []
+
+        def command(transaction):
+            kept.append(transaction.execute("SELECT position FROM events"))
+            return next(kept[0])
+
+        assert log.transact(command) == (1,)
+        with EventLog(path) as other:
+            assert other.append([said()]) == [11]
+        assert log.append([said()]) == [12]
+
+    def test_a_swallowed_error_does_not_leave_half_an_append(self, log):
+        def command(transaction):
+            with pytest.raises(ConflictError):
+                transaction.append([said(stream="a", version=1), said(stream="b", version=7)])
+
+        with pytest.raises(RefusedError, match="half way"):
+            log.transact(command)
+        assert log.last_position == 0
+        assert log.append([said()]) == [1]
+        assert log.verify().ok
+
+    def test_an_append_that_failed_as_a_whole_may_be_swallowed(self, log):
+        def command(transaction):
+            with pytest.raises(ConflictError):
+                transaction.append([said(version=7)])
+            with pytest.raises(ConflictError):
+                transaction.attempt(lambda inner: inner.append([said(), said(version=7)]))
+            return transaction.append([said("instead")])
+
+        assert log.transact(command) == [1]
+        assert texts(log.events()) == ["instead"]
+        assert log.verify().ok
+
+    def test_a_swallowed_error_of_an_inline_projection_leaves_nothing(self, path):
+        def command(transaction):
+            with pytest.raises(RuntimeError):
+                transaction.append([said(actor="bad")])
+
+        with EventLog(path, inline=[Refusing()]) as log:
+            with pytest.raises(RefusedError):
+                log.transact(command)
+            assert log.last_position == 0
+            assert log.query("SELECT * FROM seen") == []
+
+    @pytest.mark.parametrize("now", [1.5e15, "now", None, True, 1 << 63])
+    def test_a_clock_that_gives_no_microseconds_is_refused(self, path, now):
+        with EventLog(path, clock=lambda: now) as log:
+            with pytest.raises(InvalidEventError, match="clock"):
+                log.append([said()])
+            assert log.append([said(time=5)]) == [1]
+            assert log.verify().ok
+
+    @pytest.mark.parametrize(
+        "envelopes",
+        [None, said(), "text", [None], [said(), None], (said() for _ in range(1))],
+        ids=lambda v: str(v)[:9],
+    )
+    def test_what_is_not_a_list_of_envelopes_is_refused(self, log, envelopes):
+        with pytest.raises(InvalidEventError, match="envelopes"):
+            log.append(envelopes)
+        assert log.last_position == 0
+
+    def test_the_stream_and_the_metadata_count_too(self, path):
+        with EventLog(path, payload_limit=200) as log:
+            for envelope in (said(stream="x" * 200), said(metadata="x" * 200)):
+                with pytest.raises(PayloadTooLargeError):
+                    log.append([envelope])
+
+
+class TestReading:
+    def test_a_query_cannot_write_nor_leave_a_transaction(self, log):
+        log.append([said()])
+        for sql in ("PRAGMA query_only = 0", "BEGIN", "SELECT * FROM events"):
+            log.query(sql)
+        for sql in ("DROP TRIGGER events_are_kept", "DELETE FROM events", "CREATE TABLE t (x)"):
+            with pytest.raises(ReadOnlyLogError):
+                log.query(sql)
+        log.append([said()])
+        assert log.last_position == 2
+
+    def test_topics_are_a_list(self, log):
+        with pytest.raises(TypeError, match="topics"):
+            list(log.events(topics="message.appended"))
+
+    def test_a_name_with_lone_surrogates_is_refused(self, log):
+        for use in (lambda: log.version("\ud800"), lambda: list(log.stream("\ud800"))):
+            with pytest.raises(InvalidEventError):
+                use()
+
+    def test_waiting_keeps_no_commit_waiting(self):
+        asked, answer = threading.Event(), threading.Event()
+
+        def last_position():
+            asked.set()
+            answer.wait(30)
+            return 0
+
+        tail = Tail(last_position)
+        waiting = threading.Thread(target=tail.wait_beyond, args=(0, 10, bool))
+        waiting.start()
+        assert asked.wait(10)
+        publishing = threading.Thread(target=tail.publish, args=(1,))
+        publishing.start()
+        publishing.join(10)
+        assert not publishing.is_alive()
+        answer.set()
+        waiting.join(10)
+        assert not waiting.is_alive()
+
+    def test_the_wal_is_measured_through_a_link(self, log, path, tmp_path):
+        (tmp_path / "link.db").symlink_to(path)
+        with EventLog(tmp_path / "link.db") as linked:
+            log.append([said()])
+            assert linked.health().wal_bytes == log.health().wal_bytes > 0
+
+
+def test_a_conflict_can_be_sent_to_another_process():
+    error = pickle.loads(pickle.dumps(ConflictError("s", 1, 2)))
+    assert (error.stream, error.expected, error.actual) == ("s", 1, 2)
+
+
+def test_a_time_the_caller_gave_is_no_fault_of_the_clock(log, caplog):
+    log.append([said()])
+    log.append([said(time=1)])
+    assert log.health().clock_steps == 1
+    assert "clock" not in caplog.text
+
+
+class TestAFileThatIsTakenAway:
+    """While a log is open its path leads to another file, or to none: nothing more is acknowledged."""
+
+    @pytest.fixture(autouse=True)
+    def look_always(self, monkeypatch):
+        monkeypatch.setattr("engine.log.writer._LOOK_SECONDS", 0.0)
+
+    def test_deleted(self, log, path):
+        log.append([said()])
+        path.unlink()
+        for _ in range(2):
+            with pytest.raises(StorageError, match="deleted"):
+                log.append([said()])
+        assert log.health().state == "storage"
+
+    def test_moved_and_put_back(self, log, path):
+        log.append([said()])
+        path.rename(f"{path}.away")
+        with pytest.raises(StorageError, match="moved"):
+            log.append([said()])
+        Path(f"{path}.away").rename(path)
+        assert log.append([said()]) == [2]
+        assert log.health().state == "ok"
+
+    def test_replaced(self, log, path, tmp_path):
+        log.append([said()])
+        with EventLog(tmp_path / "other.db") as other:
+            other.append([said("other"), said("other")])
+        (tmp_path / "other.db").replace(path)
+        with pytest.raises(StorageError, match="replaced"):
+            log.append([said()])
+        assert log.health().state == "storage"
+        with pytest.raises(StorageError, match="replaced"):
+            log.watch()
+
+    def test_looking_is_not_paid_for_by_every_append(self, log, monkeypatch):
+        monkeypatch.setattr("engine.log.writer._LOOK_SECONDS", 1000.0)
+        looks = []
+        log._writer._check_place = lambda: looks.append(1)
+        for _ in range(5):
+            log.append([said()])
+        assert looks == [1]
+
+
 class TestErasing:
     PRIVATE = "a private text of some length"
 
@@ -341,6 +585,46 @@ class TestErasing:
                 assert self.PRIVATE.encode() not in file.read_bytes(), file
         assert self.PRIVATE.encode() not in path.read_bytes()
 
+    @pytest.mark.parametrize("position", [1, 2, 50, 299])
+    def test_removes_the_text_from_pages_that_were_split(self, path, position):
+        with EventLog(path) as log:
+            for number in range(1, 300):
+                log.append([said(f"{self.PRIVATE} <{number}>", f"stream {number % 5}")])
+            log.erase([position], actor="ada", reason="asked")
+        assert f"{self.PRIVATE} <{position}>".encode() not in path.read_bytes()
+
+    def test_empties_the_wal_as_soon_as_no_reader_needs_it(self, log, path):
+        log.append([said(self.PRIVATE)])
+        reader = apsw.Connection(str(path))
+        reader.execute("BEGIN; SELECT * FROM events").fetchall()
+        log.erase([1], actor="ada", reason="asked")
+        wal = Path(f"{path}-wal")
+        assert self.PRIVATE.encode() in wal.read_bytes()
+        reader.close()
+        deadline = time.monotonic() + 20
+        while wal.stat().st_size and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert wal.stat().st_size == 0
+
+    @pytest.mark.parametrize("position", ["1", 1.0, True, None])
+    def test_needs_positions(self, log, position):
+        log.append([said(), said()])
+        with pytest.raises(InvalidEventError, match="position"):
+            log.erase([position], actor="ada", reason="asked")
+        assert log.last_position == 2
+
+    def test_during_a_verification_is_no_finding(self, log):
+        log.append([said() for _ in range(5000)])
+        erased = []
+
+        def progress(done, total):
+            if not erased:
+                erased.extend(log.erase([4500], actor="ada", reason="asked"))
+
+        found = log.verify(progress)
+        assert found.ok, found
+        assert (found.events, found.erased) == (5001, 1)
+
     def test_needs_a_reason_and_events_that_can_be_erased(self, log):
         log.append([said("x")])
         with pytest.raises(InvalidEventError, match="reason"):
@@ -365,8 +649,18 @@ def test_verifying_reports_progress_and_holds_the_log_to_a_published_head(log):
     assert not log.verify(published=f"2500:{'0' * 64}").ok
     cut = log.verify(published=f"9999:{'0' * 64}")
     assert (cut.ok, cut.bad_position) == (False, 2502)
-    with pytest.raises(ValueError, match="published"):
-        log.verify(published="nonsense")
+    for nonsense in ("nonsense", f"7:{'z' * 64}", f"7:{'0' * 63}"):
+        with pytest.raises(ValueError, match="published"):
+            log.verify(published=nonsense)
+
+
+def test_the_head_of_an_empty_log_tells_it_from_another(log, tmp_path):
+    head = log.verify().head
+    assert head.startswith("0:")
+    log.append([said()])
+    assert log.verify(published=head).ok
+    with EventLog(tmp_path / "other.db") as other:
+        assert not other.verify(published=head).ok
 
 
 def test_verifying_finds_a_changed_row(path):
