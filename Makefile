@@ -13,8 +13,8 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
 
-demo: $(READY) ## kill a writer in mid-flight and show that nothing acknowledged is lost
-	$(BIN)/python -m benchmarks.demo
+demo: $(READY) ## kill a writer and a gateway in mid-flight and show that nothing acknowledged is lost
+	$(BIN)/python -m examples.demo
 
 test: $(READY) ## the whole suite
 	$(BIN)/python -m pytest -n 2 tests

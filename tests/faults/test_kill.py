@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.demo import Findings, Killed, gaps
 from engine.log.eventlog import EventLog
+from examples.demo.writer import Findings, Killed, gaps
 
 CHUNKS = 4
 KILLS = 50 * int(os.environ.get("SOAK", "1"))

@@ -1,4 +1,4 @@
-"""Kill a writer in mid-flight and show that nothing acknowledged is lost: `python -m benchmarks.demo`.
+"""Kill a writer of the log in mid-flight and hold the log against what it had acknowledged.
 
 A child process appends at full speed from threads and an event loop and reports each acknowledgement
 through a pipe. It is killed with SIGKILL; the log is opened again and compared with the reports.
@@ -18,8 +18,10 @@ from pathlib import Path
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
 from engine.log.eventlog import EventLog
+from examples.demo.report import show
 
-SECONDS = 1.5
+ROOT = Path(__file__).parent.parent.parent
+SECONDS = 1.0
 THREADS = 3
 TASKS = 16
 
@@ -84,9 +86,9 @@ class Killed:
         self.acknowledged: dict[str, list[int]] = {}
         arguments = [str(path), run, str(write), str(threads), str(tasks)]
         child = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.demo", "--child", *arguments],
+            [sys.executable, "-m", "examples.demo.writer", *arguments],
             pass_fds=[write],
-            cwd=Path(__file__).parent.parent,
+            cwd=ROOT,
         )
         os.close(write)
         with os.fdopen(read, "rb") as pipe:
@@ -147,19 +149,16 @@ def gaps(log: EventLog) -> list[str]:
     return sorted(wrong)
 
 
-def show(label: str, value: object, note: str = "") -> None:
-    print(f"  {label:<34}{value!s:>12}  {note}".rstrip())
-
-
-def main() -> int:
+def kill_a_writer() -> bool:
+    """Show it; whether nothing is missing."""
+    print(f"1. A child appends with {THREADS} threads and {TASKS} asyncio tasks at synchronous=FULL, ", end="")
+    print(f"and is killed after {SECONDS:g} s.\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="session-engine-demo-") as folder:
         path = Path(folder) / "log.db"
-        print(f"A child appends with {THREADS} threads and {TASKS} asyncio tasks at synchronous=FULL, ", end="")
-        print(f"and is killed after {SECONDS} s.\n", flush=True)
         killed = Killed(path, "", SECONDS)
         if killed.status != -signal.SIGKILL:
             print(f"the child ended by itself with status {killed.status}: there was nothing to show")
-            return 1
+            return False
         started = time.perf_counter()
         with EventLog(path) as log:
             head = log.last_position
@@ -167,24 +166,19 @@ def main() -> int:
             findings = Findings(log, killed.acknowledged)
             verification = log.verify()
             broken = gaps(log)
-        in_flight = sum(map(events_of, findings.in_flight))
-        show("acknowledged events", f"{findings.acknowledged_events:,}", f"{len(killed.acknowledged):,} commands")
-        show("events in the log", f"{head:,}")
-        show("missing acknowledged commands", len(findings.missing))
-        show("changed acknowledged commands", len(findings.changed))
-        show("partial commands", len(findings.partial))
-        show("unacknowledged but present", in_flight, "in flight at the kill: stored, answer not read")
-        show("streams with gaps", len(broken))
-        show("acknowledged events per second", f"{findings.acknowledged_events / killed.seconds:,.0f}")
-        show("time to reopen", f"{reopened * 1000:.1f} ms")
-        show("hash chain", "verified" if verification.ok else "BROKEN", verification.problem or "")
-        print(f"  head {verification.head}\n")
-        ok = findings.ok and verification.ok and not broken and verification.events == head
-        print("Nothing acknowledged was lost." if ok else "FAILED: the log does not hold what was acknowledged.")
-        return 0 if ok else 1
+    in_flight = sum(map(events_of, findings.in_flight))
+    show("acknowledged events", f"{findings.acknowledged_events:,}", f"{len(killed.acknowledged):,} commands")
+    show("events in the log", f"{head:,}")
+    show("missing acknowledged commands", len(findings.missing))
+    show("changed acknowledged commands", len(findings.changed))
+    show("partial commands", len(findings.partial))
+    show("unacknowledged but present", in_flight, "in flight at the kill: stored, answer not read")
+    show("streams with gaps", len(broken))
+    show("acknowledged events per second", f"{findings.acknowledged_events / killed.seconds:,.0f}")
+    show("time to reopen", f"{reopened * 1000:.1f} ms")
+    show("hash chain", "verified" if verification.ok else "BROKEN", verification.problem or "")
+    return findings.ok and verification.ok and not broken and verification.events == head
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        append_until_killed(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), int(sys.argv[6]))
-    sys.exit(main())
+    append_until_killed(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
