@@ -30,12 +30,14 @@ class Tail:
     def wait_beyond(self, position: int, timeout: float | None, stopped: Callable[[], bool]) -> bool:
         """Block until there is an event after a position; False if stopped, timed out or the program ends.
 
-        The database is asked without the lock, so that a commit never waits for those who wait for it. A
-        program's end is seen here, because the thread that waits may be one that the interpreter would wait for.
+        The database is asked without the lock, so that a commit never waits for those who wait for it, and not
+        after each commit here, whose position is known. A program's end is seen here, because the thread that
+        waits may be one that the interpreter would wait for.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        told = False
         while not stopped() and threading.main_thread().is_alive():
-            if self.position > position or self._last_position() > position:
+            if self.position > position or (not told and self._last_position() > position):
                 return True
             remaining = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
             if remaining <= 0:
@@ -44,7 +46,7 @@ class Tail:
                 self._waiting += 1  # before looking at the position: no commit falls between
                 try:
                     if self.position <= position and not stopped():
-                        self._changed.wait(remaining)
+                        told = self._changed.wait(remaining)
                 finally:
                     self._waiting -= 1
         return False
