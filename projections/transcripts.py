@@ -39,6 +39,16 @@ _appended = msgspec.json.Decoder(_Appended).decode
 _replaced = msgspec.json.Decoder(_Replaced).decode
 
 
+def _object(message: bytes) -> bytes:
+    if not message.startswith(b"{"):
+        raise TypeError("a message must be a JSON object")
+    return message
+
+
+def _copied(state: str | bytes) -> list[bytes]:
+    return [_object(bytes(message)) for message in _replaced(state).messages]
+
+
 class Transcript:
     """The messages of a session in the order they were appended, and which of them are hidden."""
 
@@ -79,19 +89,23 @@ class Transcript:
             if not isinstance(event, e.MessageAppended):
                 raise
             raw = _encode(mark({**event.message, "message_id": event.message_id}))
-        self._add(raw)
+        self._add(_object(raw))
 
     def _add(self, message: bytes) -> None:
         self._messages.append(message)
         self.size += len(message) + _OVERHEAD
 
-    def _replace(self, topic: str, state: str | bytes) -> None:
+    def _replace(self, _topic: str, state: str | bytes) -> None:
+        messages = _copied(state)  # if they cannot be read, the former history stays, as it does in the head
         self._messages, self._hidden, self._undone, self.size = [], set(), [], 0
-        self._extend(topic, state)
+        self._add_all(messages)
 
     def _extend(self, _topic: str, state: str | bytes) -> None:
-        for message in _replaced(state).messages:
-            self._add(bytes(message))
+        self._add_all(_copied(state))
+
+    def _add_all(self, messages: Iterable[bytes]) -> None:
+        for message in messages:
+            self._add(message)
 
     def _rewind(self, topic: str, state: str | bytes) -> None:
         event = decode(topic, state)
