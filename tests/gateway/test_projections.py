@@ -1,0 +1,156 @@
+"""Routing index, heads and turns are folds of the log, and nothing else."""
+
+import asyncio
+
+import pytest
+
+from engine import AsyncSessionStore
+from engine.domain import events as e
+from engine.domain.envelope import NEXT_VERSION, Envelope
+from engine.log.eventlog import EventLog
+from tests.gateway.support import policy, say, tables, texts
+from tests.gateway.test_explanations import everything
+
+KEY = "agent:main:telegram:dm:4711"
+METRICS = {
+    "queue_depth",
+    "largest_batch",
+    "mean_commit_seconds",
+    "slowest_commit_seconds",
+    "lane_cache_hits",
+    "transcript_cache_hits",
+    "projection_position",
+    "quarantined_events",
+    "position",
+}
+
+
+def test_the_tables_are_the_fold_of_the_log_and_replaying_twice_gives_the_same_bytes(open_store, clock, source):
+    store = open_store(policy("both"))
+    everything(store, clock, source)
+    store.get_or_create_session(source("last", user_id="u\udc80", chat_name="é"))
+    store.begin_turn("agent:main:telegram:dm:last")
+    asyncio.run(AsyncSessionStore(store).prune_old_entries(1))
+    store.list_sessions()
+    before = tables(store)
+    assert before["turns"]
+    assert before["message_ids"]
+    events = store.log.last_position
+    for _ in range(2):
+        assert store.rebuild() == events
+        assert tables(store) == before
+    store.close()
+    assert tables(open_store()) == before
+
+
+def test_what_a_plain_log_appended_is_caught_up_at_opening(store, open_store, source):
+    sid = store.get_or_create_session(source()).session_id
+    store.close()
+    with EventLog(store.log.path) as log:
+        message = e.MessageAppended(message={"role": "user", "content": "from elsewhere"}, message_id="m")
+        log.append([Envelope(f"session:{sid}", NEXT_VERSION, message)])
+        log.append([Envelope(f"lane:{KEY}", NEXT_VERSION, e.LaneSuspended(session_id=sid))])
+    store = open_store()
+    metrics = store.metrics()
+    assert metrics["projection_position"] == metrics["position"] == store.log.last_position
+    assert texts(store, sid) == ["from elsewhere"]
+    assert store.get_session(sid).message_count == 1
+    assert store.has_platform_message_id(sid, "m")
+    assert store.get_or_create_session(source()).auto_reset_reason == "suspended"
+
+
+def test_and_while_the_store_is_open_before_anything_is_added(store, source):
+    sid = store.get_or_create_session(source()).session_id
+    with EventLog(store.log.path) as log:
+        message = e.MessageAppended(message={"role": "user", "content": "from elsewhere"})
+        log.append([Envelope(f"session:{sid}", NEXT_VERSION, message)])
+    say(store, sid, "mine")
+    assert texts(store, sid) == ["from elsewhere", "mine"]
+    assert store.get_session(sid).message_count == 2
+    before = tables(store)
+    store.rebuild()
+    assert tables(store) == before
+
+
+def test_tables_of_another_version_are_made_again(store, open_store, source):
+    store.get_or_create_session(source())
+    before = tables(store)
+    store.log.transact(lambda t: t.execute("UPDATE projections SET version = 0"))
+    store.log.transact(lambda t: t.execute("DELETE FROM lanes"))
+    store.close()
+    assert tables(open_store()) == before
+
+
+BROKEN = [
+    ("message.appended", '{"type":"message.appended","message":7}'),
+    ("message.appended", "not JSON"),
+    ("transcript.rewritten", '{"type":"transcript.rewritten","messages":[7]}'),
+    ("transcript.rewound", '{"type":"transcript.rewound","keep":"x"}'),
+]
+
+
+@pytest.mark.parametrize(("topic", "state"), BROKEN)
+def test_a_broken_payload_is_put_aside_and_the_rest_of_its_stream_is_served(store, open_store, source, topic, state):
+    """Regression 11, inside one session and one lane."""
+    sid = store.get_or_create_session(source()).session_id
+    say(store, sid, "one")
+    store.close()
+    with EventLog(store.log.path) as log:
+        log.append([Envelope(f"session:{sid}", NEXT_VERSION, e.MessageAppended(message={"content": "broken"}))])
+        broken = log.last_position
+        log.append([Envelope(f"lane:{KEY}", NEXT_VERSION, e.LaneSuspended(session_id=sid))])
+        log.transact(lambda t: damage(t, broken, topic, state))
+    store = open_store()
+    ((position, error),) = store.quarantined()
+    assert position == broken
+    assert error
+    assert store.metrics()["quarantined_events"] == 1
+    say(store, sid, "two")
+    assert texts(store, sid) == ["one", "two"]
+    assert store.get_session(sid).message_count == 2
+    assert store.get_or_create_session(source()).auto_reset_reason == "suspended"
+    assert not store.log.verify().ok, "the chain still tells that the record was changed"
+
+
+def damage(transaction, position, topic, state):
+    """Change a record behind the engine's back, which its triggers refuse."""
+    triggers = transaction.query("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'events'")
+    for (name,) in triggers:
+        transaction.execute(f"DROP TRIGGER {name}")
+    transaction.execute("UPDATE events SET topic = ?, state = ? WHERE position = ?", (topic, state, position))
+
+
+def test_an_event_of_a_newer_version_is_kept_and_passed_over(store, open_store, source):
+    entry = store.get_or_create_session(source())
+    store.close()
+    with EventLog(store.log.path) as log:
+        log.append([Envelope(f"lane:{KEY}", NEXT_VERSION, e.LaneSuspended(session_id=entry.session_id))])
+        log.transact(lambda t: damage(t, log.last_position, "lane.painted", '{"type":"lane.painted","colour":"red"}'))
+    store = open_store()
+    assert store.quarantined() == []
+    assert store.get_or_create_session(source()).session_id == entry.session_id
+    assert store.suspend_session(KEY)
+    assert store.peek_session_id(KEY) == entry.session_id
+
+
+def test_health_and_metrics_have_what_a_dashboard_needs(store, source):
+    sid = store.get_or_create_session(source()).session_id
+    for _ in range(3):
+        store.get_or_create_session(source())
+        store.load_transcript(sid)
+    metrics = store.metrics()
+    assert metrics.keys() >= METRICS
+    assert metrics["lane_cache_hits"] >= 2
+    assert metrics["transcript_cache_hits"] >= 2
+    assert metrics["commits"] >= 1
+    health = store.health()
+    assert (health.state, health.position) == ("ok", store.log.last_position)
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_lanes_in_memory_are_bounded(open_store, source, lanes):
+    store = open_store(cached_lanes=lanes)
+    ids = {name: store.get_or_create_session(source(name)).session_id for name in "abcde"}
+    for name in "abcdeedcba":
+        assert store.get_or_create_session(source(name)).session_id == ids[name]
+    assert store.metrics()["cached_lanes"] <= lanes
