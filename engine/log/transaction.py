@@ -48,10 +48,21 @@ class InlineProjection(Protocol):
     def apply(self, transaction: "Transaction", events: Sequence[Envelope]) -> None: ...
 
 
+Together = Callable[..., list[Any]]
+"""Runs commands of one kind as one, in a transaction: (transaction, commands=…) → their results.
+
+A command says with its attribute `group` that it may be run so with the others of its batch.
+"""
+
+
 class AppendOne:
     """The commonest command, by name, so that the writer can put many of them into one statement."""
 
     __slots__ = ("row",)
+
+    @staticmethod
+    def group(transaction: "Transaction", commands: Sequence["AppendOne"]) -> list[list[int]]:
+        return [[position] for position in transaction.append_rows([command.row for command in commands])]
 
     def __init__(self, row: Row) -> None:
         self.row = row

@@ -32,7 +32,7 @@ from engine.log.errors import (
     NotALogError,
 )
 from engine.log.locks import Patience
-from engine.log.transaction import AppendOne, Transaction
+from engine.log.transaction import Together, Transaction
 
 logger = logging.getLogger("engine.log")
 
@@ -344,23 +344,23 @@ class Writer:
         return result
 
     def _run_all(self, batch: list[_Work[Any]], _: Transaction) -> None:
-        for appends, group in groupby(batch, _appends_one):
+        for together, group in groupby(batch, _group_of):
             works = list(group)
-            if not (appends and len(works) > 1 and self._append_together(works)):
+            if together is None or len(works) == 1 or not self._run_together(together, works):
                 for work in works:
                     self._run_one_of_many(work)
 
-    def _append_together(self, works: list[_Work[Any]]) -> bool:
-        """Append for many commands in one statement; False, and nothing done, if one of them is refused."""
+    def _run_together(self, together: Together, works: list[_Work[Any]]) -> bool:
+        """Run many commands as one; False, and nothing done, if one of them is refused."""
+        commands = [work.command for work in works]
         try:
-            rows = [cast(AppendOne, work.command).row for work in works]
-            positions = self._transaction.attempt(partial(Transaction.append_rows, rows=rows))
+            results = self._transaction.attempt(partial(together, commands=commands))
         except Exception:
             if not self._connection.in_transaction:
                 raise
             return False  # one by one, each gets its own answer
-        for work, position in zip(works, positions, strict=True):
-            work.result = [position]
+        for work, result in zip(works, results, strict=True):
+            work.result = result
         return True
 
     def _run_one_of_many(self, work: _Work[Any]) -> None:
@@ -463,8 +463,8 @@ class Writer:
         self._wake_sleepers(len(self._sleepers))
 
 
-def _appends_one(work: _Work[Any]) -> bool:
-    return type(work.command) is AppendOne
+def _group_of(work: _Work[Any]) -> Together | None:
+    return getattr(work.command, "group", None)
 
 
 def _resolve(works: list[_Work[Any]]) -> None:
