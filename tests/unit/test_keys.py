@@ -1,4 +1,4 @@
-"""G9 to G14, G17 and G28: lanes and ids."""
+"""G9, G10, G11, G12, G13, G14, G17 and G28: lanes and ids."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""G53 to G56: what the model is told about its session."""
+"""G53, G54, G55 and G56: what the model is told about its session."""
 
 import hashlib
 import json

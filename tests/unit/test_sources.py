@@ -1,4 +1,4 @@
-"""G4 to G8: where a message came from."""
+"""G4, G5, G6, G7 and G8: where a message came from."""
 
 import copy
 import dataclasses
