@@ -360,7 +360,7 @@ class SessionStore(Commander):
         return inline.rebuild(self._log)
 
     def close(self) -> None:
-        """Write the touches that wait and close the log."""
+        """Write the touches that wait and close the log. Turns that nobody ended are interrupted ones."""
         _open_stores.discard(self)
         try:
             self._touches.close()

@@ -22,7 +22,7 @@ from projections.routing import Query
 logger = logging.getLogger("engine.projections")
 
 NAME = "inline"
-VERSION = 2
+VERSION = 3
 _BATCH = 500
 _PER_TRANSACTION = 5_000
 _TABLES = """

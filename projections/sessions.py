@@ -98,8 +98,17 @@ class Heads:
             self._before[session_id] = found
             session = found or Session(session_id)
         self._after[session_id] = evolve(session, envelope.event, envelope.time, envelope.version)
-        for sql, message_id in _message_ids(envelope.event):
+        event = envelope.event
+        if isinstance(event, e.SessionCreated) and event.relation == "compression":
+            self._write_ids()
+            self._transaction.execute(_INHERITED_IDS, (session_id, event.parent_session_id))
+        for sql, message_id in _message_ids(event):
             self._ids.setdefault(sql, []).append((session_id, storable(message_id)))
+
+    def _write_ids(self) -> None:
+        for sql, bindings in self._ids.items():
+            self._transaction.executemany(sql, bindings)
+        self._ids.clear()
 
     def save(self) -> None:
         changes: dict[str, list[tuple[Any, ...]]] = {}
@@ -110,7 +119,8 @@ class Heads:
                 changes.setdefault(_CHANGED, []).append((state, session_id))
             else:
                 changes.setdefault(_WRITTEN, []).append((session_id, *_columns(session), state))
-        for sql, bindings in (*self._ids.items(), *changes.items()):
+        self._write_ids()
+        for sql, bindings in changes.items():
             self._transaction.executemany(sql, bindings)
 
 
@@ -129,6 +139,8 @@ _CHANGED = "UPDATE sessions SET state = ? WHERE session_id = ?"
 _WRITTEN = "INSERT OR REPLACE INTO sessions VALUES (?,?,?,?,?,?,?,?)"
 _NEW_ID = "INSERT INTO message_ids VALUES (?,?)"
 _KNOWN_ID = "INSERT OR IGNORE INTO message_ids VALUES (?,?)"
+_INHERITED_IDS = "INSERT OR IGNORE INTO message_ids SELECT ?, message_id FROM message_ids WHERE session_id = ?"
+"""A conversation goes on in its compressed child: what was delivered before must not be stored again there."""
 
 
 def _message_ids(event: object) -> Iterator[tuple[str, str]]:

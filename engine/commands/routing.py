@@ -38,15 +38,21 @@ def _route(work: Work, key: str, source: SessionSource, force_new: bool, touch: 
 
 def follow_compression(work: Work, lane: Lane) -> Lane:
     """Put a lane on the live tip of its conversation (G20)."""
-    tip = session = work.session(lane.session_id or "")
-    seen = {lane.session_id}
-    while session is not None and (into := session.compressed_into) is not None and into not in seen:
-        seen.add(into)
-        tip = session = work.session(into)
+    session = work.session(lane.session_id or "")
+    tip = None if session is None else follow(work, session)
     if tip is None or tip.session_id == lane.session_id:
         return lane
     event = e.LaneAdvanced(session_id=tip.session_id, previous_session_id=lane.session_id or "")
     return work.on_lane(lane, event, "its session was compressed into another")
+
+
+def follow(work: Work, session: Session) -> Session:
+    """The live tip of a session's conversation: itself, if it was not compressed."""
+    seen = {session.session_id}
+    while (into := session.compressed_into) is not None and into not in seen:
+        seen.add(into)
+        session = work.session(into) or session
+    return session
 
 
 def create_session(work: Work, key: str, source: dict[str, Any] | None, why: str) -> Session:

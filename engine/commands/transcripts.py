@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from engine.commands.routing import follow
 from engine.domain import events as e
 from engine.domain.transcript import text_of, undo_point
 from engine.work import FIRST_POSITION, POSITIONS, Work, grouped
@@ -10,10 +11,13 @@ from projections.transcripts import messages_of
 
 @grouped
 def append(work: Work, session_id: str, messages: list[e.MessageAppended]) -> list[int]:
-    """Append messages. A platform id that is known already adds nothing (G47)."""
-    session = work.known(session_id)
+    """Append messages. A platform id that is known already adds nothing (G47).
+
+    A session that was compressed meanwhile goes on in its child: there the message will be seen (G42).
+    """
+    session = follow(work, work.known(session_id))
     for message in messages:
-        if message.message_id is None or work.is_new(session_id, message.message_id):
+        if message.message_id is None or work.is_new(session.session_id, message.message_id):
             session = work.on_session(session, message)
     return cast("list[int]", POSITIONS)
 

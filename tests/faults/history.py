@@ -96,7 +96,7 @@ class History:
         message, conversation = dict(event.message), self.conversation_of[session_id]
         if event.message_id is not None:
             message["message_id"] = event.message_id
-            self.appended[session_id, event.message_id] += 1
+            self.appended[conversation, event.message_id] += 1
         self.messages[session_id].append(message)
         token = message.get("turn")
         if token is not None and self.turns.get(conversation) != token:
@@ -126,10 +126,11 @@ class History:
 
     def doubled(self) -> list[tuple[str, str]]:
         """Platform ids that are in a conversation more than once."""
-        counts: Counter[tuple[str, str]] = Counter()
-        for (session_id, message_id), count in self.appended.items():
-            counts[self.conversation_of[session_id], message_id] += count
-        return [both for both, count in counts.items() if count > 1]
+        return [both for both, count in self.appended.items() if count > 1]
+
+    def kept(self, session_id: str, message_id: str) -> bool:
+        """Whether a message given to a session is, once, in its conversation: compression may have moved it on."""
+        return self.appended[self.conversation_of[session_id], message_id] == 1
 
     def childless(self) -> list[str]:
         """Compressed sessions whose child is not there."""

@@ -143,8 +143,9 @@ def test_killed_gateways_leave_one_live_session_per_lane_and_lose_or_double_no_m
     print(f"{history.turns_begun} turns, {history.turns_interrupted} interrupted")  # noqa: T201
     assert notes.errors == []
     assert notes.done
-    assert notes.done - found == set(), "lost"
-    assert found - notes.begun == set(), "never sent"
+    conversation = history.conversation_of
+    assert {(conversation[session], message) for session, message in notes.done} - found == set(), "lost"
+    assert found - {(conversation[session], message) for session, message in notes.begun} == set(), "never sent"
     assert history.doubled() == []
     assert history.turns == {}
     assert notes.slowest[1] < PATIENCE
@@ -236,7 +237,7 @@ def change_until_killed(folder: Path, me: str, chance: random.Random) -> list[tu
 
 def is_kept(history: History, name: str, answer: Any) -> bool:
     if name == "append":
-        return history.appended[tuple(answer)] == 1
+        return history.kept(*answer)
     if name == "compress":
         parent, child = answer
         return history.child_of.get(parent) == child and child in history.messages

@@ -57,6 +57,24 @@ class TestCompression:
         assert (entry.total_tokens, entry.resume_pending, entry.was_auto_reset) == (7, True, False)
         assert entry.created_at == first.created_at
 
+    def test_a_message_that_comes_late_for_the_parent_is_not_lost_to_the_conversation(self, store, source):
+        """G42: whoever still holds the parent's id writes where the conversation goes on."""
+        parent = store.get_or_create_session(source()).session_id
+        child = store.compress_session(store.compress_session(parent, None, SUMMARY))
+        assert store.append_to_transcript(parent, {"role": "tool", "content": "late"}) is not None
+        assert store.load_transcript(child)[-1] == {"role": "tool", "content": "late"}
+        assert store.load_transcript(parent) == []
+
+    def test_a_message_that_was_summarised_is_not_stored_again_when_it_is_delivered_again(self, store, source):
+        """G42, G47 and regression 9: the child knows the platform ids of its parents."""
+        parent = store.get_or_create_session(source()).session_id
+        store.append_to_transcript(parent, {"role": "user", "content": "hi", "message_id": "m1"})
+        child = store.compress_session(parent, None, SUMMARY)
+        assert store.has_platform_message_id(child, "m1")
+        assert store.append_to_transcript(child, {"role": "user", "content": "hi", "message_id": "m1"}) is None
+        assert store.append_to_transcript(parent, {"role": "user", "content": "hi", "message_id": "m1"}) is None
+        assert store.load_transcript(child) == SUMMARY
+
     def test_a_compressed_parent_without_a_child_cannot_exist(self, store, source):
         """G42: neither by ending, nor by a refused child, nor by compressing twice."""
         parent = store.get_or_create_session(source()).session_id
