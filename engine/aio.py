@@ -13,7 +13,6 @@ from engine.commands import routing
 from engine.commands.lanes import Notices
 from engine.domain.entry import SessionEntry
 from engine.domain.sources import SessionSource
-from engine.log.errors import ConflictError
 from engine.log.eventlog import Health
 from engine.store import SessionInfo, SessionStore
 from engine.work import AskFirstError
@@ -46,9 +45,6 @@ class _Deferred(Commander):
                 result, touched = await store.log.transact_async(work)
             except AskFirstError as ask:
                 answers.update({key: await asyncio.to_thread(store._busy, key) for key in ask.keys})
-            except ConflictError:
-                if not await asyncio.to_thread(store._catch_up):
-                    raise
             else:
                 store._touches.settle(touched)
                 return result

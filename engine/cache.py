@@ -15,6 +15,7 @@ from engine.domain.lane import Lane, entry_of
 from engine.domain.session import Session
 from engine.log.watch import Watch
 from engine.work import Touch
+from projections.inline import NAME as INLINE
 from projections.routing import PREFIX as LANE
 from projections.routing import find_lane
 from projections.sessions import PREFIX as SESSION
@@ -26,6 +27,10 @@ _CHANGES = (
     f"AND topic <> '{MessageAppended.TOPIC}' AND topic NOT LIKE 'turn.%' ORDER BY position"
 )
 """Messages and turns say nothing about where a lane leads."""
+_ENDS = (
+    "SELECT (SELECT coalesce(max(position), 0) FROM events), "
+    f"(SELECT position FROM projections WHERE name = '{INLINE}')"
+)
 
 
 class Known(NamedTuple):
@@ -49,6 +54,7 @@ class LaneCache:
         self._entries: OrderedDict[str, Known] = OrderedDict()
         self._lanes_of: dict[str, set[str]] = {}
         self._position = 0
+        self._behind = False
         self._mutex = threading.Lock()
         self.hits = 0
         self.misses = 0
@@ -63,7 +69,7 @@ class LaneCache:
                 self.hits += 1
                 self._entries.move_to_end(key)
                 return found
-            if not load:
+            if not load or self._behind:
                 return None
             self.misses += 1
             return self._load(key)
@@ -101,9 +107,10 @@ class LaneCache:
 
     def _follow(self) -> None:
         """Forget what the events since the last look have changed."""
-        ((last,),) = self._watch.query("SELECT coalesce(max(position), 0) FROM events")
+        ((last, tables),) = self._watch.query(_ENDS)
         after, self._position = self._position, last
-        if last - after > _TOO_MANY:
+        self._behind = tables < last  # another program has appended; the next command brings them up to date
+        if self._behind or last - after > _TOO_MANY:
             self._entries.clear()
             self._lanes_of.clear()
             return

@@ -25,7 +25,6 @@ from engine.domain.policy import SessionResetPolicy, auto_continue_freshness_win
 from engine.domain.session import Session
 from engine.domain.sources import SessionSource
 from engine.errors import UnknownSessionError
-from engine.log.errors import ConflictError
 from engine.log.eventlog import EventLog, Health
 from engine.log.transaction import Transaction
 from engine.touches import TOUCHES_AT_ONCE, Touches
@@ -107,7 +106,6 @@ class SessionStore(Commander):
         self._clock = clock
         self._active_profile = active_profile
         self._transcripts = Transcripts(cached_transcript_bytes)
-        self._actor = actor
         self._inline = inline.Inline()
         self._now()
         self._log = EventLog(
@@ -117,6 +115,9 @@ class SessionStore(Commander):
             **log_options,
         )
         self._holder = holders.take()
+        self._surroundings = Surroundings(
+            self._config, actor, self._holder, has_active_processes_fn is not None, self._inline
+        )
         self._touches = Touches(self._write_touches)
         self._cache = LaneCache(self._log.watch(), cached_lanes, self._touches.pending, lambda: self._now().tzinfo)
         try:
@@ -136,16 +137,6 @@ class SessionStore(Commander):
             raise ValueError(f"the clock must return a datetime with a time zone, not {now!r}")
         return now
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
-            self._config,
-            self._actor,
-            self._holder,
-            auto_continue_freshness_window(),
-            self._is_active is not None,
-            self._inline,
-        )
-
     def _run(self, name: str, command: Callable[..., T], *arguments: Any) -> T:
         answers: dict[str, bool] = {}
         while True:
@@ -153,9 +144,6 @@ class SessionStore(Commander):
                 result, touched = self._log.transact(self._work(name, command, arguments, answers))
             except AskFirstError as ask:
                 answers.update({key: self._busy(key) for key in ask.keys})
-            except ConflictError:
-                if not self._catch_up():
-                    raise
             else:
                 self._touches.settle(touched)
                 return result
@@ -167,11 +155,8 @@ class SessionStore(Commander):
         return Given(self._start, name, command, arguments, answers)
 
     def _start(self, transaction: Transaction, name: str, answers: Mapping[str, bool]) -> Work:
-        return Work(transaction, self._now(), name, self._surroundings(), self._touches.pending, answers)
-
-    def _catch_up(self) -> bool:
-        """Whether the tables were behind the log: another program has appended without them."""
-        return inline.catch_up(self._log) > 0
+        self._inline.ensure_current(transaction)
+        return Work(transaction, self._now(), name, self._surroundings, self._touches.pending, answers)
 
     def _busy(self, key: str) -> bool:
         """Ask the host whether it works on a lane; no answer means that it does (G30)."""

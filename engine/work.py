@@ -19,6 +19,7 @@ from engine.log.transaction import Transaction
 from projections import routing
 from projections import sessions as heads
 from projections.inline import Inline
+from projections.routing import Known
 from projections.transcripts import live_inside
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -50,7 +51,6 @@ class Surroundings(NamedTuple):
     config: GatewayConfig
     actor: str
     holder: str
-    freshness: float
     asks_host: bool
     inline: Inline
 
@@ -76,9 +76,8 @@ class Work:
         self._transaction = transaction
         self._touches = touches
         self._answers = answers
-        self._lanes: dict[str, Lane] = {}
-        self._sessions: dict[str, Session] = {}
-        self._read: dict[str, Session] = {}
+        self._lanes: Known[Lane] = Known()
+        self._sessions: Known[Session] = Known()
         self._new_ids: set[tuple[str, str]] = set()
         self._envelopes: list[Envelope] = []
 
@@ -86,11 +85,13 @@ class Work:
 
     def lane(self, key: str) -> Lane:
         """A lane as it stands, with the touch that waits to be written."""
-        lane = self._lanes.get(key)
+        lane = self._lanes.after.get(key)
         if lane is None:
             found = routing.find_lane(self.query, key)
             lane = found or Lane(key, self._transaction.version(routing.PREFIX + key) or 0)
-            self._lanes[key] = lane
+            self._lanes.after[key] = lane
+            if found is not None:
+                self._lanes.before[key] = found
             touch = self._touches.get(key)
             if touch is not None and found is not None:
                 self.touched[key] = touch
@@ -110,11 +111,11 @@ class Work:
 
     def session(self, session_id: str) -> Session | None:
         """The head of a session, or None."""
-        session = self._sessions.get(session_id)
+        session = self._sessions.after.get(session_id)
         if session is None:
             session = heads.find_session(self.query, session_id)
             if session is not None:
-                self._sessions[session_id] = self._read[session_id] = session
+                self._sessions.after[session_id] = self._sessions.before[session_id] = session
         return session
 
     def is_new(self, session_id: str, message_id: str) -> bool:
@@ -157,7 +158,7 @@ class Work:
         version = lane.version + 1
         self._add(routing.PREFIX + lane.key, version, event, reason)
         after = lanes.evolve(lane, event, self.time, version)
-        self._lanes[lane.key] = after
+        self._lanes.after[lane.key] = after
         return after
 
     def on_session(self, session: Session, event: Event, reason: str | None = None) -> Session:
@@ -165,7 +166,7 @@ class Work:
         version = session.version + 1
         self._add(heads.PREFIX + session.session_id, version, event, reason)
         after = sessions.evolve(session, event, self.time, version)
-        self._sessions[session.session_id] = after
+        self._sessions.after[session.session_id] = after
         return after
 
     def on_stream(self, stream: str, event: Event, reason: str | None = None) -> None:
@@ -194,7 +195,7 @@ class Work:
         """Write what was decided; the positions."""
         if not self._envelopes:
             return []
-        self.about.inline.read = self._read
+        self.about.inline.lanes, self.about.inline.heads = self._lanes, self._sessions
         return self._transaction.append(self._envelopes)
 
 

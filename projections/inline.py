@@ -5,7 +5,7 @@ them, or they were made by an older version, they are brought up to date by repl
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import apsw
@@ -13,11 +13,12 @@ import apsw
 from engine.domain.encoding import Unreadable, decode
 from engine.domain.envelope import LOG_STREAM, NEXT_VERSION, Envelope
 from engine.domain.events import EventQuarantined
+from engine.domain.lane import Lane
 from engine.domain.session import Session
 from engine.log.eventlog import EventLog
 from engine.log.transaction import Transaction
 from projections import routing, sessions, turns
-from projections.routing import Query
+from projections.routing import Known, Query
 
 logger = logging.getLogger("engine.projections")
 
@@ -47,8 +48,16 @@ class Inline:
     """The log's inline projection for sessions."""
 
     def __init__(self) -> None:
-        self.read: Mapping[str, Session] = {}
-        """The heads that the command which appends next has read in its transaction."""
+        self.lanes: Known[Lane] = Known()
+        self.heads: Known[Session] = Known()
+        """What the command that appends next knows: set by it, and forgotten when it was used."""
+        self._position = -1
+
+    def ensure_current(self, transaction: Transaction) -> None:
+        """Bring the tables to the end of the log, if another program has appended without them."""
+        if self._position != transaction.position:
+            replay(transaction, transaction.position)
+            self._position = transaction.position
 
     def create(self, transaction: Transaction) -> None:
         """Make the tables, or make them again if they are of another version; filling them is `catch_up`."""
@@ -65,9 +74,11 @@ class Inline:
         if transaction.execute(_ADVANCE, (last, NAME, first - 1)).get is None:
             replay(transaction, first - 1)
             transaction.execute(_ADVANCE, (last, NAME, first - 1))
-            self.read = {}
-        read, self.read = self.read, {}
-        _apply(transaction, events, heads=sessions.Heads(transaction, read))
+            self.lanes, self.heads = Known(), Known()
+        lanes, self.lanes = self.lanes, Known()
+        heads, self.heads = self.heads, Known()
+        _apply(transaction, events, routing.Routing(transaction, lanes), sessions.Heads(transaction, heads))
+        self._position = last
 
 
 def catch_up(log: EventLog) -> int:
@@ -130,13 +141,14 @@ def replay(transaction: Transaction, upto: int, limit: int | None = None) -> int
     while after < stop:
         events = _recorded(transaction, after, min(after + _BATCH, stop))
         try:
-            transaction.attempt(partial(_apply, events=events, lanes=routing.CheckedRouting(transaction)))
+            transaction.attempt(partial(_apply_recorded, events=events))
         except _UNUSABLE:
             for event in events:
                 _apply_or_put_aside(transaction, event)
         done += len(events)
         after = min(after + _BATCH, stop)
-    transaction.execute("UPDATE projections SET position = max(position, ?) WHERE name = ?", (stop, NAME))
+    if done:
+        transaction.execute("UPDATE projections SET position = ? WHERE name = ?", (stop, NAME))
     return done
 
 
@@ -151,7 +163,7 @@ def _recorded(transaction: Transaction, after: int, upto: int) -> list[Envelope]
 
 def _apply_or_put_aside(transaction: Transaction, event: Envelope) -> None:
     try:
-        transaction.attempt(partial(_apply, events=[event], lanes=routing.CheckedRouting(transaction)))
+        transaction.attempt(partial(_apply_recorded, events=[event]))
     except _UNUSABLE as error:
         _put_aside(transaction, event.position, f"{type(error).__name__}: {error}")
 
@@ -162,13 +174,17 @@ def _put_aside(transaction: Transaction, at: int, error: str) -> None:
     transaction.execute("INSERT OR IGNORE INTO quarantine VALUES (?,?,?,0)", (at, NAME, error))
 
 
+def _apply_recorded(transaction: Transaction, events: Sequence[Envelope]) -> None:
+    lanes = routing.CheckedRouting(transaction, Known())
+    _apply(transaction, events, lanes, sessions.Heads(transaction, Known()))
+
+
 def _apply(
     transaction: Transaction,
     events: Sequence[Envelope],
-    lanes: routing.Routing | None = None,
-    heads: sessions.Heads | None = None,
+    lanes: routing.Routing,
+    heads: sessions.Heads,
 ) -> None:
-    lanes, heads = lanes or routing.Routing(transaction), heads or sessions.Heads(transaction)
     for envelope in events:
         if isinstance(envelope.event, Unreadable):
             _put_aside(transaction, envelope.position, envelope.event.error)

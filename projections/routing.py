@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from engine.domain.encoding import encode, state_decoder
 from engine.domain.envelope import Envelope
@@ -25,6 +25,7 @@ CREATE INDEX lanes_by_time ON lanes (updated_at);
 """
 DROP = "DROP TABLE IF EXISTS lanes;"
 
+S = TypeVar("S")
 _read = state_decoder(Lane)
 
 
@@ -51,11 +52,22 @@ def lanes_before(query: Query, updated_at: int) -> list[Lane]:
     return [_read(state) for (state,) in query(sql, (updated_at,))]
 
 
+class Known(Generic[S]):
+    """The states that a command has read in its transaction, and what it has made of them with evolve."""
+
+    __slots__ = ("after", "before")
+
+    def __init__(self) -> None:
+        self.before: dict[str, S] = {}
+        self.after: dict[str, S] = {}
+
+
 class Routing:
     """Applies the events of one command to the index: each lane is read once and written once."""
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, known: Known[Lane]) -> None:
         self._transaction = transaction
+        self._known = known
         self._before: dict[str, Lane | None] = {}
         self._after: dict[str, Lane] = {}
 
@@ -63,9 +75,10 @@ class Routing:
         key = envelope.stream.removeprefix(PREFIX)
         lane = self._after.get(key)
         if lane is None:
-            self._before[key] = found = find_lane(self._transaction.query, key)
+            found = self._known.before.get(key) or find_lane(self._transaction.query, key)
+            self._before[key] = found
             lane = found or Lane(key)
-        self._after[key] = evolve(lane, envelope.event, envelope.time, envelope.version)
+        self._after[key] = self._known.after.get(key) or evolve(lane, envelope.event, envelope.time, envelope.version)
 
     def save(self) -> None:
         for sql, bindings in self._changes():

@@ -1,6 +1,6 @@
 """The heads of all sessions, and the platform ids of their messages; inline, like the routing index."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from engine.domain import events as e
@@ -8,7 +8,7 @@ from engine.domain.encoding import encode, state_decoder
 from engine.domain.envelope import Envelope
 from engine.domain.session import Session, base_title, evolve
 from engine.log.transaction import Transaction
-from projections.routing import Query
+from projections.routing import Known, Query
 
 PREFIX = "session:"
 TABLES = """
@@ -80,12 +80,12 @@ def storable(message_id: str) -> str:
 class Heads:
     """Applies the events of a command, or of a group of them, to the heads: each is read and written once.
 
-    `read` are heads that the command itself has just read in the same transaction.
+    The head before and after a command that has read and evolved it itself need not be found again.
     """
 
-    def __init__(self, transaction: Transaction, read: Mapping[str, Session] | None = None) -> None:
+    def __init__(self, transaction: Transaction, known: Known[Session]) -> None:
         self._transaction = transaction
-        self._read = {} if read is None else read
+        self._known = known
         self._before: dict[str, Session | None] = {}
         self._after: dict[str, Session] = {}
         self._ids: dict[str, list[tuple[str, str]]] = {}
@@ -94,11 +94,13 @@ class Heads:
         session_id = envelope.stream.removeprefix(PREFIX)
         session = self._after.get(session_id)
         if session is None:
-            found = self._read.get(session_id) or find_session(self._transaction.query, session_id)
+            found = self._known.before.get(session_id) or find_session(self._transaction.query, session_id)
             self._before[session_id] = found
             session = found or Session(session_id)
-        self._after[session_id] = evolve(session, envelope.event, envelope.time, envelope.version)
         event = envelope.event
+        self._after[session_id] = self._known.after.get(session_id) or evolve(
+            session, event, envelope.time, envelope.version
+        )
         if isinstance(event, e.SessionCreated) and event.relation == "compression":
             self._write_ids()
             self._transaction.execute(_INHERITED_IDS, (session_id, event.parent_session_id))

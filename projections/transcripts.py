@@ -49,6 +49,9 @@ def _copied(state: str | bytes) -> list[bytes]:
     return [_object(bytes(message)) for message in _replaced(state).messages]
 
 
+_ERASED = b""
+
+
 class Transcript:
     """The messages of a session in the order they were appended, and which of them are hidden."""
 
@@ -60,6 +63,7 @@ class Transcript:
         self._undone: list[list[int]] = []
 
     def live(self) -> list[bytes]:
+        """The live messages; one that was erased is empty, and keeps its place."""
         if not self._hidden:
             return self._messages.copy()
         return [message for index, message in enumerate(self._messages) if index not in self._hidden]
@@ -74,6 +78,8 @@ class Transcript:
                 except (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, KeyError) as error:
                     if tombstone_digest(state) is None:
                         logger.warning("the message at position %d cannot be read and is left out: %s", position, error)
+                    elif topic == e.MessageAppended.TOPIC:
+                        self._add(_ERASED)
             self.version = version
 
     def _append(self, topic: str, state: str | bytes) -> None:
@@ -130,8 +136,8 @@ _STEPS = {
 
 
 def messages_of(live: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Fresh objects of the messages."""
-    joined = b"[" + b",".join(live) + b"]"
+    """Fresh objects of the messages that were not erased."""
+    joined = b"[" + b",".join(filter(None, live)) + b"]"
     found = _decode_list(joined)
     return [restore(message) for message in found] if b'"$' in joined else found
 

@@ -6,6 +6,7 @@ from typing import Any
 from engine.domain import events as e
 from engine.domain.entry import SessionEntry
 from engine.domain.lane import Lane, Verdict, judge, reset_by_itself
+from engine.domain.policy import auto_continue_freshness_window
 from engine.domain.session import Session, claiming, ending, peer_of
 from engine.domain.sources import SessionSource
 from engine.work import Work
@@ -25,7 +26,7 @@ def _route(work: Work, key: str, source: SessionSource, force_new: bool, touch: 
         lane = follow_compression(work, lane)
         session = work.session(lane.session_id or "")
         policy = work.about.config.get_reset_policy(source.platform, source.chat_type)
-        verdict = judge(lane, policy, work.now, work.about.freshness, partial(work.busy, key))
+        verdict = judge(lane, policy, work.now, auto_continue_freshness_window(), partial(work.busy, key))
         if verdict.reason is not None:
             return _reset(work, lane, session, verdict, source)
         if session is not None and session.end_reason is None:

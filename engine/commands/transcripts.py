@@ -37,7 +37,9 @@ def rewrite(work: Work, session_id: str, messages: list[dict[str, Any]]) -> bool
 def rewind(work: Work, session_id: str, turns: int) -> dict[str, Any] | None:
     """Hide everything from the n-th last user message on (G51)."""
     session = work.known(session_id)
-    messages = messages_of(work.live(session))
+    live = work.live(session)
+    found = iter(messages_of(live))
+    messages: list[dict[str, Any]] = [next(found) if each else {"role": ""} for each in live]
     point = undo_point([message["role"] for message in messages], turns)
     if point is None:
         return None

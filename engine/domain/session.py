@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from engine.domain import events as e
-from engine.domain.encoding import Content
+from engine.domain.encoding import Content, Erased
 
 ACCIDENTAL = frozenset({"agent_close", "ws_orphan_reap"})
 """Ends nobody asked for: such a session may be recovered, and a deliberate reason replaces the accidental one."""
@@ -105,7 +105,7 @@ def _compressed(session: Session, event: e.SessionCompressed, time: int) -> Sess
     )
 
 
-def _appended(session: Session, _event: e.MessageAppended, _time: int) -> Session:
+def _appended(session: Session, _event: Content, _time: int) -> Session:
     return msgspec.structs.replace(session, live=session.live + 1)
 
 
@@ -153,6 +153,8 @@ _EVOLVE: dict[type, Callable[[Session, Any, int], Session]] = {
 def evolve(session: Session, event: Content, time: int, version: int) -> Session:
     """The head after an event."""
     step = _EVOLVE.get(type(event))
+    if isinstance(event, Erased) and event.topic == e.MessageAppended.TOPIC:
+        step = _appended  # it keeps its place, so that what counts places still counts right
     changed = session if step is None else step(session, event, time)
     return msgspec.structs.replace(changed, version=version)
 

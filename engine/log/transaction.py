@@ -222,7 +222,7 @@ class Transaction:
 
     def _bindings(self, rows: Sequence[Row], recorded: list[Envelope]) -> Iterator[tuple[Any, ...]]:
         """What to insert for each row; goes on to the next one when the database has taken the last."""
-        now = self._clock()
+        now = 0
         inline, row_hash = self._inline, link
         for row in rows:
             stream, version, event_id, metadata = row.stream, row.version, row.event_id, row.metadata
@@ -230,7 +230,7 @@ class Transaction:
                 version = (self.version(stream) or 0) + 1
             time = row.time
             if time == 0:
-                time = now
+                time = now = now or self._clock()
             position = self.position + 1
             columns = (position, stream, version, row.topic, time, row.actor, row.command, row.reason)
             if tuple(map(type, columns)) not in _PLAIN or event_id is not None or metadata is not None:

@@ -335,3 +335,16 @@ class TestHostileText:
         assert store.get_or_create_session(odd).session_id == entry.session_id
         assert open_store().list_sessions()[0].origin == odd
         assert store.get_or_create_session(source("c\udc81")).session_id != entry.session_id
+
+
+def test_erasing_a_message_brings_nothing_back(store, source):
+    """G51: an undo counts places, and an erased message keeps its own, also when the tables are made again."""
+    session_id = store.get_or_create_session(source()).session_id
+    positions = store.append_messages(session_id, [{"role": "user", "content": str(n)} for n in range(4)])
+    store.rewind_session(session_id, 2)
+    store.log.erase([positions[0]], actor="operator", reason="asked to")
+    assert [message["content"] for message in store.load_transcript(session_id)] == ["1"]
+    store.rebuild()
+    store.restore_rewound(session_id)
+    assert store.rewind_session(session_id)["target_text"] == "3"
+    assert [message["content"] for message in store.load_transcript(session_id)] == ["1", "2"]
