@@ -14,6 +14,7 @@ from engine.domain.keys import new_session_id
 from engine.domain.lane import Lane, microseconds
 from engine.domain.registry import Event
 from engine.domain.session import Session
+from engine.domain.sources import SessionSource
 from engine.errors import UnknownSessionError
 from engine.log.transaction import Transaction
 from projections import routing
@@ -90,8 +91,7 @@ class Work:
             found = routing.find_lane(self.query, key)
             lane = found or Lane(key, self._transaction.version(routing.PREFIX + key) or 0)
             self._lanes.after[key] = lane
-            if found is not None:
-                self._lanes.before[key] = found
+            self._lanes.before[key] = found
             touch = self._touches.get(key)
             if touch is not None and found is not None:
                 self.touched[key] = touch
@@ -105,17 +105,18 @@ class Work:
             self.touched[key] = touch
             self.lane(key)
 
-    def entry(self, lane: Lane) -> SessionEntry:
-        """The lane as its caller sees it."""
-        return lanes.entry_of(lane, self.now.tzinfo)
+    def entry(self, lane: Lane, source: SessionSource | None = None) -> SessionEntry:
+        """The lane as its caller sees it; `source` is who asks, which often is the lane's origin."""
+        origin = source if source is not None and lane.origin == source.known() else None
+        return lanes.entry_of(lane, self.now.tzinfo, origin and origin.without_trust())
 
     def session(self, session_id: str) -> Session | None:
         """The head of a session, or None."""
         session = self._sessions.after.get(session_id)
         if session is None:
-            session = heads.find_session(self.query, session_id)
+            self._sessions.before[session_id] = session = heads.find_session(self.query, session_id)
             if session is not None:
-                self._sessions.after[session_id] = self._sessions.before[session_id] = session
+                self._sessions.after[session_id] = session
         return session
 
     def is_new(self, session_id: str, message_id: str) -> bool:

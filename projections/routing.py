@@ -58,7 +58,7 @@ class Known(Generic[S]):
     __slots__ = ("after", "before")
 
     def __init__(self) -> None:
-        self.before: dict[str, S] = {}
+        self.before: dict[str, S | None] = {}
         self.after: dict[str, S] = {}
 
 
@@ -75,7 +75,8 @@ class Routing:
         key = envelope.stream.removeprefix(PREFIX)
         lane = self._after.get(key)
         if lane is None:
-            found = self._known.before.get(key) or find_lane(self._transaction.query, key)
+            before = self._known.before
+            found = before[key] if key in before else find_lane(self._transaction.query, key)
             self._before[key] = found
             lane = found or Lane(key)
         self._after[key] = self._known.after.get(key) or evolve(lane, envelope.event, envelope.time, envelope.version)

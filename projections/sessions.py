@@ -94,7 +94,8 @@ class Heads:
         session_id = envelope.stream.removeprefix(PREFIX)
         session = self._after.get(session_id)
         if session is None:
-            found = self._known.before.get(session_id) or find_session(self._transaction.query, session_id)
+            before = self._known.before
+            found = before[session_id] if session_id in before else find_session(self._transaction.query, session_id)
             self._before[session_id] = found
             session = found or Session(session_id)
         event = envelope.event

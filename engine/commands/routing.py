@@ -15,18 +15,17 @@ from projections.sessions import find_recoverable
 
 def route(work: Work, key: str, source: SessionSource, force_new: bool, touch: bool) -> SessionEntry:
     """Lead a lane to its session: the one it has, a recovered one, or a new one."""
-    return work.entry(_route(work, key, source, force_new, touch))
-
-
-def _route(work: Work, key: str, source: SessionSource, force_new: bool, touch: bool) -> Lane:
     lane = work.lane(key)
-    if force_new:
-        return _create(work, lane, source, "forced")
+    lane = _create(work, lane, source.known(), "forced") if force_new else _route(work, lane, source, touch)
+    return work.entry(lane, source)
+
+
+def _route(work: Work, lane: Lane, source: SessionSource, touch: bool) -> Lane:
     if lane.session_id is not None:
         lane = follow_compression(work, lane)
         session = work.session(lane.session_id or "")
         policy = work.about.config.get_reset_policy(source.platform, source.chat_type)
-        verdict = judge(lane, policy, work.now, auto_continue_freshness_window(), partial(work.busy, key))
+        verdict = judge(lane, policy, work.now, auto_continue_freshness_window(), partial(work.busy, lane.key))
         if verdict.reason is not None:
             return _reset(work, lane, session, verdict, source)
         if session is not None and session.end_reason is None:
@@ -34,7 +33,8 @@ def _route(work: Work, key: str, source: SessionSource, force_new: bool, touch: 
         cause = "missing" if session is None else session.end_reason or ""
         released = e.LaneReleased(session_id=lane.session_id or "", cause=cause)
         lane = work.on_lane(lane, released, f"its session ended: {cause}")
-    return _recover(work, lane, source) or _create(work, lane, source, "created")
+    origin = source.known()
+    return _recover(work, lane, origin) or _create(work, lane, origin, "created")
 
 
 def follow_compression(work: Work, lane: Lane) -> Lane:
@@ -70,11 +70,6 @@ def end(work: Work, session: Session | None, reason: str, why: str | None = None
         work.on_session(session, event, why or reason)
 
 
-def _origin(source: SessionSource) -> dict[str, Any]:
-    """A source as events keep it: only what is known about it."""
-    return {name: value for name, value in source.to_dict().items() if value is not None}
-
-
 def _touch(work: Work, lane: Lane, verdict: Verdict) -> Lane:
     held = verdict.held
     why = None if held is None else f"{held}, but the host is working on this lane"
@@ -85,15 +80,14 @@ def _reset(work: Work, lane: Lane, session: Session | None, verdict: Verdict, so
     """The automatic reset (G25): the old session ends for the reason, and nothing is recovered."""
     reason = verdict.reason or ""
     end(work, session, reason)
-    origin = _origin(source)
+    origin = source.known()
     created = create_session(work, lane.key, origin, f"automatic reset: {reason}")
     event = reset_by_itself(lane, verdict, created.session_id, origin, source.chat_name)
     return work.on_lane(lane, event, reason)
 
 
-def _recover(work: Work, lane: Lane, source: SessionSource) -> Lane | None:
+def _recover(work: Work, lane: Lane, origin: dict[str, Any]) -> Lane | None:
     """Lead a lane back to its newest session that nobody ended on purpose (G27)."""
-    origin = _origin(source)
     found = find_recoverable(work.query, lane.key, peer_of(origin, lane.key))
     if found is None:
         return None
@@ -105,21 +99,20 @@ def _recover(work: Work, lane: Lane, source: SessionSource) -> Lane | None:
         session_id=found.session_id,
         how="recovered",
         origin=origin,
-        display_name=source.chat_name,
+        display_name=origin.get("chat_name"),
         began_at=found.created_at,
     )
     return work.on_lane(lane, event, "the lane led nowhere and this session was not ended on purpose")
 
 
-def _create(work: Work, lane: Lane, source: SessionSource, how: Any) -> Lane:
-    origin = _origin(source)
+def _create(work: Work, lane: Lane, origin: dict[str, Any], how: Any) -> Lane:
     why = "a new session was asked for" if how == "forced" else "the lane led nowhere"
     created = create_session(work, lane.key, origin, why)
     event = e.LaneRouted(
         session_id=created.session_id,
         how=how,
         origin=origin,
-        display_name=source.chat_name,
+        display_name=origin.get("chat_name"),
         previous_session_id=lane.session_id,
     )
     return work.on_lane(lane, event, why)

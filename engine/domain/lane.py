@@ -229,18 +229,24 @@ def recently_active(lane: Lane, now: int, max_age_seconds: float) -> bool:
 # Handing out
 
 
-def entry_of(lane: Lane, zone: tzinfo | None) -> SessionEntry:
-    """The lane as its caller sees it: a snapshot with times in the clock's zone."""
+def entry_of(lane: Lane, zone: tzinfo | None, source: SessionSource | None = None) -> SessionEntry:
+    """The lane as its caller sees it: a snapshot with times in the clock's zone.
+
+    `source` is the lane's origin, if the caller happens to have it as an object.
+    """
     origin = lane.origin
+    if source is None and origin is not None:
+        source = _source(origin)
+    updated_at = moment(lane.updated_at, zone)
     marked = lane.last_resume_marked_at
     return SessionEntry(
         session_key=lane.key,
         session_id=lane.session_id or "",
-        created_at=moment(lane.created_at, zone),
-        updated_at=moment(lane.updated_at, zone),
-        origin=None if origin is None else _source(origin),
+        created_at=updated_at if lane.created_at == lane.updated_at else moment(lane.created_at, zone),
+        updated_at=updated_at,
+        origin=source,
         display_name=lane.display_name,
-        platform=None if origin is None else _platform(origin),
+        platform=None if source is None else source.platform,
         chat_type="dm" if origin is None else origin.get("chat_type") or "dm",
         input_tokens=lane.input_tokens,
         output_tokens=lane.output_tokens,

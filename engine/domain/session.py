@@ -64,12 +64,14 @@ def peer_of(source: dict[str, Any], lane: str) -> str:
     """
     profile = lane.split(":", 2)[1] if lane.count(":") > 1 else ""
     user = source.get("user_id_alt") or source.get("user_id")
-    where = (source.get(name) for name in ("chat_id", "chat_type", "thread_id"))
-    return msgspec.json.encode([profile, *map(_text, (source.get("platform"), user, *where))]).decode()
+    parts = source.get("platform"), user, source.get("chat_id"), source.get("chat_type"), source.get("thread_id")
+    return msgspec.json.encode([profile, *map(_text, parts)]).decode()
 
 
 def _text(value: object) -> str | None:
-    return None if value is None else str(value).encode("utf-8", "backslashreplace").decode()
+    if value is None or (isinstance(value, str) and value.isascii()):
+        return value
+    return str(value).encode("utf-8", "backslashreplace").decode()
 
 
 # Evolve

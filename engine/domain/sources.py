@@ -29,6 +29,7 @@ WRITTEN_WHEN_SET = (
     "profile",
 )
 NEVER_WRITTEN = ("is_bot", "role_authorized", "delivered_via_upstream_relay")
+_KNOWN = (*ALWAYS_WRITTEN[1:], *WRITTEN_WHEN_SET)
 _OPTIONAL_TEXT = (*(name for name in ALWAYS_WRITTEN[2:] if name != "chat_type"), *WRITTEN_WHEN_SET)
 
 
@@ -134,6 +135,21 @@ class SessionSource:
             if value:
                 data[name] = value
         return data
+
+    def known(self) -> dict[str, Any]:
+        """Write only what is known, as events keep it; `from_dict` reads it all the same."""
+        data: dict[str, Any] = {"platform": self.platform.value}
+        for name in _KNOWN:
+            value = getattr(self, name)
+            if value is not None:
+                data[name] = value
+        return data
+
+    def without_trust(self) -> "SessionSource":
+        """The source without what holds for the message at hand only: itself, if there is none of it."""
+        if not (self.is_bot or self.role_authorized or self.delivered_via_upstream_relay):
+            return self
+        return self.replace(is_bot=False, role_authorized=False, delivered_via_upstream_relay=False)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "SessionSource":
