@@ -74,7 +74,7 @@ class Routes:
 
 @pytest.mark.parametrize(
     ("cached", "name"),
-    [(max(LANES), "all lanes within the cache"), (10_000, "cache of 10,000 lanes, the default")],
+    [(max(LANES), "all lanes within the cache, the default"), (10_000, "cache of 10,000 lanes")],
     ids=["within the cache", "beyond the cache"],
 )
 def test_1_route(benchmark: Any, gateways: dict[int, Path], summary: Summary, cached: int, name: str) -> None:

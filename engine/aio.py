@@ -74,7 +74,9 @@ class AsyncSessionStore:
             if found is not None:
                 return found
         command = routing.route
-        return await _done(self._commands._run("get_or_create_session", command, key, source, force_new, touch))
+        entry = await _done(self._commands._run("get_or_create_session", command, key, source, force_new, touch))
+        store._cache.forget(key)
+        return entry
 
     # Commands
 

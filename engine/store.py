@@ -90,7 +90,7 @@ class SessionStore(Commander):
         clock: Callable[[], datetime] = local_now,
         actor: str = "gateway",
         active_profile: str | None = None,
-        cached_lanes: int = 10_000,
+        cached_lanes: int = 100_000,
         cached_transcript_bytes: int = 64 * 1024 * 1024,
         **log_options: Any,
     ) -> None:
@@ -181,12 +181,14 @@ class SessionStore(Commander):
         found = None if force_new else self._keep(key, source, touch)
         if found is not None:
             return found
-        return self._run("get_or_create_session", routing.route, key, source, force_new, touch)
+        entry = self._run("get_or_create_session", routing.route, key, source, force_new, touch)
+        self._cache.forget(key)
+        return entry
 
     def _keep(self, key: str, source: SessionSource, touch: bool, *, load: bool = True) -> SessionEntry | None:
         """The answer from memory, if the lane's session simply goes on; None if something is to be decided."""
-        found = self._cache.find(key, load=load)
-        if found is None or found.session.end_reason is not None:
+        found = self._cache.find(key, load=load, fresh=not touch)
+        if found is None:
             return None
         lane, now = found.lane, self._now()
         policy = self._config.get_reset_policy(source.platform, source.chat_type)
