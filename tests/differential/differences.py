@@ -24,6 +24,9 @@ DIFFERENCES = {
     "compression claims the child for the lane that asks": (
         "G42: hermes-agent writes the lane that asks onto the child; ours stays with the lane that had the parent"
     ),
+    "a late message stays with the compressed session": (
+        "G42: hermes-agent appends to the session it is told, also when the conversation goes on in another"
+    ),
     "the first end always stands": (
         "G44: hermes-agent's end_session never lets a deliberate reason replace an accidental one"
     ),

@@ -499,8 +499,10 @@ class Model:
 
     def append_messages(self, session: str, messages: Iterable[Json]) -> int:
         """How many were new (G47). Reading of G42: a late message goes where the conversation goes on."""
-        self.known(session)
-        found = self.sessions[self.tip(session)]
+        found = self.known(session)
+        tip = self.tip(session)
+        if tip != session and not self.departs("a late message stays with the compressed session"):
+            found = self.sessions[tip]
         before = len(found["messages"])
         for message in map(whole, messages):
             message_id = message.get("message_id")

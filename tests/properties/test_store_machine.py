@@ -275,8 +275,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.unwritten.clear()
         self.same("set_expiry_finalized", self.key(source))
 
-    @rule(days=st.sampled_from([None, 0, -1, 0.01, 1, 2]))
-    def prune(self, days):
+    @rule(
+        days=st.sampled_from([None, 0, -1, 0.01, 0.01, 1, 2]), jump=st.sampled_from([0, 0, 20 * MINUTE, 3000 * MINUTE])
+    )
+    def prune(self, days, jump):
+        self.now += jump
         self.same("prune_old_entries", days)
         if days is not None and days > 0:
             self.unwritten.clear()
