@@ -28,13 +28,11 @@ class _Deferred(Commander):
         self._store = store
 
     def _run(self, name: str, command: Callable[..., T], *arguments: Any) -> T:
-        return cast(T, self._given(name, command, arguments))
-
-    async def _given(self, name: str, command: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        done = self._carried_out(name, command, arguments)
         if self._store._is_active is not None and name in _MAY_ASK:
             # Asking the host comes between two transactions: a cancelled await must not stop there.
-            return await asyncio.shield(asyncio.ensure_future(self._carried_out(name, command, arguments)))
-        return await self._carried_out(name, command, arguments)
+            return cast(T, asyncio.shield(asyncio.ensure_future(done)))
+        return cast(T, done)
 
     async def _carried_out(self, name: str, command: Callable[..., T], arguments: tuple[Any, ...]) -> T:
         store = self._store

@@ -114,7 +114,7 @@ class Work:
         """The head of a session, or None."""
         session = self._sessions.after.get(session_id)
         if session is None:
-            self._sessions.before[session_id] = session = heads.find_session(self.query, session_id)
+            self._sessions.before[session_id] = session = self.about.inline.head(self._transaction, session_id)
             if session is not None:
                 self._sessions.after[session_id] = session
         return session
@@ -196,8 +196,12 @@ class Work:
         """Write what was decided; the positions."""
         if not self._envelopes:
             return []
-        self.about.inline.lanes, self.about.inline.heads = self._lanes, self._sessions
-        return self._transaction.append(self._envelopes)
+        inline = self.about.inline
+        inline.lanes, inline.heads = self._lanes, self._sessions
+        try:
+            return self._transaction.append(self._envelopes)
+        finally:
+            inline.lanes, inline.heads = Known(), Known()
 
 
 class Given:

@@ -25,6 +25,7 @@ logger = logging.getLogger("engine.projections")
 NAME = "inline"
 VERSION = 3
 _BATCH = 500
+_HEADS_IN_MEMORY = 10_000
 _PER_TRANSACTION = 5_000
 _TABLES = """
 CREATE TABLE IF NOT EXISTS projections (
@@ -50,13 +51,29 @@ class Inline:
     def __init__(self) -> None:
         self.lanes: Known[Lane] = Known()
         self.heads: Known[Session] = Known()
-        """What the command that appends next knows: set by it, and forgotten when it was used."""
+        """What the command that is appending knows: set by it, and taken back when it is done."""
+        self._memory: dict[str, Session] = {}
+        self._epoch = -1
         self._position = -1
+
+    def head(self, transaction: Transaction, session_id: str) -> Session | None:
+        """The head of a session, from memory as long as nobody else has written and nothing was undone."""
+        if self._epoch != transaction.epoch:
+            self._memory.clear()
+            self._epoch = transaction.epoch
+        return self._memory.get(session_id) or sessions.find_session(transaction.query, session_id)
+
+    def _remember(self, transaction: Transaction, heads: dict[str, Session]) -> None:
+        if self._epoch == transaction.epoch and len(self._memory) < _HEADS_IN_MEMORY:
+            self._memory.update(heads)
+        else:
+            self._epoch = -1
 
     def ensure_current(self, transaction: Transaction) -> None:
         """Bring the tables to the end of the log, if another program has appended without them."""
         if self._position != transaction.position:
-            replay(transaction, transaction.position)
+            if replay(transaction, transaction.position):
+                self._epoch = -1
             self._position = transaction.position
 
     def create(self, transaction: Transaction) -> None:
@@ -75,9 +92,10 @@ class Inline:
             replay(transaction, first - 1)
             transaction.execute(_ADVANCE, (last, NAME, first - 1))
             self.lanes, self.heads = Known(), Known()
-        lanes, self.lanes = self.lanes, Known()
-        heads, self.heads = self.heads, Known()
-        _apply(transaction, events, routing.Routing(transaction, lanes), sessions.Heads(transaction, heads))
+            self._epoch = -1
+        heads = sessions.Heads(transaction, self.heads)
+        _apply(transaction, events, routing.Routing(transaction, self.lanes), heads)
+        self._remember(transaction, heads.after)
         self._position = last
 
 
@@ -128,6 +146,7 @@ def rebuild(log: EventLog) -> int:
     def again(transaction: Transaction) -> int:
         transaction.execute("DELETE FROM projections WHERE name = ?", (NAME,))
         Inline().create(transaction)
+        transaction.epoch += 1  # what a store remembers of the tables is not asked again
         return replay(transaction, transaction.position)
 
     return log.transact(again) + catch_up(log)

@@ -87,19 +87,19 @@ class Heads:
         self._transaction = transaction
         self._known = known
         self._before: dict[str, Session | None] = {}
-        self._after: dict[str, Session] = {}
+        self.after: dict[str, Session] = {}
         self._ids: dict[str, list[tuple[str, str]]] = {}
 
     def apply(self, envelope: Envelope) -> None:
         session_id = envelope.stream.removeprefix(PREFIX)
-        session = self._after.get(session_id)
+        session = self.after.get(session_id)
         if session is None:
             before = self._known.before
             found = before[session_id] if session_id in before else find_session(self._transaction.query, session_id)
             self._before[session_id] = found
             session = found or Session(session_id)
         event = envelope.event
-        self._after[session_id] = self._known.after.get(session_id) or evolve(
+        self.after[session_id] = self._known.after.get(session_id) or evolve(
             session, event, envelope.time, envelope.version
         )
         if isinstance(event, e.SessionCreated) and event.relation == "compression":
@@ -115,7 +115,7 @@ class Heads:
 
     def save(self) -> None:
         changes: dict[str, list[tuple[Any, ...]]] = {}
-        for session_id, session in self._after.items():
+        for session_id, session in self.after.items():
             before = self._before[session_id]
             state = encode(session).decode()
             if before is not None and _indexed(before) == _indexed(session):

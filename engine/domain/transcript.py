@@ -18,10 +18,10 @@ def normalised(message: object) -> tuple[dict[str, Any], str | None]:
     """
     if not isinstance(message, Mapping):
         raise ValueError(f"a message must be a dict, not {type(message).__name__}: {message!r:.200}")
-    kept = {str(key): value for key, value in message.items() if key not in _IDS}
+    kept = {key if type(key) is str else str(key): value for key, value in message.items() if key not in _IDS}
     role = kept.get("role")
     kept["role"] = "unknown" if role is None else str(role)
-    if kept["role"] != "assistant":
+    if kept["role"] != "assistant" and not _ASSISTANT_ONLY.isdisjoint(kept):
         kept = {key: value for key, value in kept.items() if key not in _ASSISTANT_ONLY}
     return kept, platform_id(message)
 

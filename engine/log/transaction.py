@@ -98,6 +98,8 @@ class Transaction:
         self._limit = payload_limit
         self._inline = inline
         self._data_version = -1
+        self.epoch = 0
+        """Grows when what was read or written in earlier transactions may no longer hold."""
         self.position = 0
         self._hash = b""
         self._time = 0
@@ -116,6 +118,7 @@ class Transaction:
                 row = (0, genesis(log_id), 0)
             self.position, self._hash, self._time = row
             self._data_version = version
+            self.epoch += 1
 
     def settle(self) -> None:
         """The transaction was committed: this connection's own change is not news to it."""
@@ -127,6 +130,7 @@ class Transaction:
     def forget(self) -> None:
         """The transaction is rolled back, or nobody knows how it ended: look again next time."""
         self._data_version = -1
+        self.epoch += 1
         self._connection = _ENDED
         self.unfinished = None
         self._close_cursors()
@@ -155,6 +159,7 @@ class Transaction:
                 execute("ROLLBACK TO attempt")
                 execute("RELEASE attempt")
                 self.position, self._hash, self._time, self.unfinished = mark
+            self.epoch += 1
             raise
 
     def check_whole(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dis
+import gc
 import inspect
 import sys
 import threading
@@ -89,7 +90,8 @@ def until(condition: Callable[[], bool]) -> None:
 class Interrupt:
     """Raises KeyboardInterrupt in the log's code where its n-th call begins or has returned.
 
-    That is where the interpreter looks for signals. Only this thread is interrupted, and only once.
+    That is where the interpreter looks for signals. Only this thread is interrupted, and only once. The garbage
+    collector waits: an interrupt inside what it finalises would be passed over and prove nothing.
     """
 
     def __init__(self, number: int) -> None:
@@ -98,11 +100,13 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         self._before = sys.gettrace()
+        gc.disable()
         sys.settrace(self._call)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
         sys.settrace(self._before)
+        gc.enable()
         return kind is KeyboardInterrupt
 
     def _call(self, frame: FrameType, _event: str, _argument: Any) -> Any:
