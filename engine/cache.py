@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.domain.entry import SessionEntry
+from engine.domain.envelope import LOG_STREAM
 from engine.domain.events import LaneTouched, MessageAppended
 from engine.domain.lane import Lane, entry_of
 from engine.log.watch import Watch
@@ -129,7 +130,10 @@ class LaneCache:
             self._lanes_of.clear()
             return
         for (stream,) in self._watch.query(_CHANGES, (after, last)):
-            if stream.startswith(LANE):
+            if stream == LOG_STREAM:  # an erasure may have changed any lane
+                self._entries.clear()
+                self._lanes_of.clear()
+            elif stream.startswith(LANE):
                 self._forget(stream.removeprefix(LANE))
             elif stream.startswith(SESSION):
                 for key in self._lanes_of.get(stream.removeprefix(SESSION), ()):

@@ -5,14 +5,16 @@ them, or they were made by an older version, they are brought up to date by repl
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from json import dumps
+from typing import Any
 
 import apsw
 
 from engine.domain.encoding import Unreadable, decode
 from engine.domain.envelope import LOG_STREAM, NEXT_VERSION, Envelope
-from engine.domain.events import EventQuarantined
+from engine.domain.events import ContentErased, EventQuarantined
 from engine.domain.lane import Lane
 from engine.domain.session import Session
 from engine.log.eventlog import EventLog
@@ -23,7 +25,7 @@ from projections.routing import Known, Query
 logger = logging.getLogger("engine.projections")
 
 NAME = "inline"
-VERSION = 3
+VERSION = 4
 _BATCH = 500
 _HEADS_IN_MEMORY = 10_000
 _PER_TRANSACTION = 5_000
@@ -42,6 +44,7 @@ CREATE TABLE IF NOT EXISTS quarantine (
 ) STRICT, WITHOUT ROWID;
 """
 _UNUSABLE = (apsw.ConstraintError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
+_AT = "position IN (SELECT value FROM json_each(?))"
 _ADVANCE = "UPDATE projections SET position = ? WHERE name = ? AND position = ? RETURNING 1"
 
 
@@ -158,12 +161,8 @@ def replay(transaction: Transaction, upto: int, limit: int | None = None) -> int
     stop = upto if limit is None else min(upto, after + limit)
     done = 0
     while after < stop:
-        events = _recorded(transaction, after, min(after + _BATCH, stop))
-        try:
-            transaction.attempt(partial(_apply_recorded, events=events))
-        except _UNUSABLE:
-            for event in events:
-                _apply_or_put_aside(transaction, event)
+        events = _recorded(transaction, "position > ? AND position <= ?", (after, min(after + _BATCH, stop)))
+        _apply_usable(transaction, events, _apply)
         done += len(events)
         after = min(after + _BATCH, stop)
     if done:
@@ -171,20 +170,32 @@ def replay(transaction: Transaction, upto: int, limit: int | None = None) -> int
     return done
 
 
-def _recorded(transaction: Transaction, after: int, upto: int) -> list[Envelope]:
+def _recorded(transaction: Transaction, where: str, bindings: tuple[Any, ...]) -> list[Envelope]:
     rows = transaction.query(
         "SELECT stream, version, topic, state, time, actor, command, reason, position FROM events "
-        "WHERE position > ? AND position <= ? ORDER BY position",
-        (after, upto),
+        f"WHERE {where} ORDER BY position",
+        bindings,
     )
     return [Envelope(row[0], row[1], decode(row[2], row[3]), *row[4:]) for row in rows]
 
 
-def _apply_or_put_aside(transaction: Transaction, event: Envelope) -> None:
+_Apply = Callable[[Transaction, Sequence[Envelope], routing.Routing, sessions.Heads], None]
+
+
+def _apply_usable(transaction: Transaction, events: Sequence[Envelope], apply: _Apply) -> None:
+    """Apply what others may have written: an event that cannot be used is put aside, and the rest goes on."""
+
+    def checked(inside: Transaction, some: Sequence[Envelope]) -> None:
+        apply(inside, some, routing.CheckedRouting(inside, Known()), sessions.Heads(inside, Known()))
+
     try:
-        transaction.attempt(partial(_apply_recorded, events=[event]))
-    except _UNUSABLE as error:
-        _put_aside(transaction, event.position, f"{type(error).__name__}: {error}")
+        transaction.attempt(partial(checked, some=events))
+    except _UNUSABLE:
+        for event in events:
+            try:
+                transaction.attempt(partial(checked, some=[event]))
+            except _UNUSABLE as error:
+                _put_aside(transaction, event.position, f"{type(error).__name__}: {error}")
 
 
 def _put_aside(transaction: Transaction, at: int, error: str) -> None:
@@ -193,17 +204,7 @@ def _put_aside(transaction: Transaction, at: int, error: str) -> None:
     transaction.execute("INSERT OR IGNORE INTO quarantine VALUES (?,?,?,0)", (at, NAME, error))
 
 
-def _apply_recorded(transaction: Transaction, events: Sequence[Envelope]) -> None:
-    lanes = routing.CheckedRouting(transaction, Known())
-    _apply(transaction, events, lanes, sessions.Heads(transaction, Known()))
-
-
-def _apply(
-    transaction: Transaction,
-    events: Sequence[Envelope],
-    lanes: routing.Routing,
-    heads: sessions.Heads,
-) -> None:
+def _apply(transaction: Transaction, events: Sequence[Envelope], lanes: routing.Routing, heads: sessions.Heads) -> None:
     for envelope in events:
         if isinstance(envelope.event, Unreadable):
             _put_aside(transaction, envelope.position, envelope.event.error)
@@ -211,7 +212,39 @@ def _apply(
             heads.apply(envelope)
         elif envelope.stream.startswith(routing.PREFIX):
             lanes.apply(envelope)
+        elif isinstance(envelope.event, ContentErased):
+            lanes.save()
+            heads.save()
+            _fold_again(transaction, envelope.event.positions, envelope.position)
+            lanes, heads = type(lanes)(transaction, Known()), sessions.Heads(transaction, Known())
         if envelope.event.topic.startswith("turn."):
             turns.apply_turn(transaction, envelope)
+    lanes.save()
+    heads.save()
+
+
+def _fold_again(transaction: Transaction, erased: Sequence[int], upto: int) -> None:
+    """Fold the streams of erased events again: what was erased is gone from the tables too."""
+    transaction.epoch += 1  # what is in memory may be what was erased
+    streams = {stream for (stream,) in transaction.query(f"SELECT stream FROM events WHERE {_AT}", (dumps(erased),))}
+    keys = [stream.removeprefix(routing.PREFIX) for stream in streams if stream.startswith(routing.PREFIX)]
+    ids = [stream.removeprefix(sessions.PREFIX) for stream in streams if stream.startswith(sessions.PREFIX)]
+    family = sessions.families(transaction.query, ids)
+    routing.remove(transaction, keys)
+    sessions.remove(transaction, family)
+    again = [*map(routing.PREFIX.__add__, keys), *map(sessions.PREFIX.__add__, family)]
+    sql = "SELECT position FROM events WHERE stream = ? AND position <= ?"
+    positions = sorted(at for stream in again for (at,) in transaction.query(sql, (stream, upto)))
+    for start in range(0, len(positions), _BATCH):
+        events = _recorded(transaction, _AT, (dumps(positions[start : start + _BATCH]),))
+        _apply_usable(transaction, events, _apply_to_states)
+
+
+def _apply_to_states(
+    _transaction: Transaction, events: Sequence[Envelope], lanes: routing.Routing, heads: sessions.Heads
+) -> None:
+    """Without the turns: they have nothing to erase, and those that were open are still open."""
+    for envelope in events:
+        (heads if envelope.stream.startswith(sessions.PREFIX) else lanes).apply(envelope)
     lanes.save()
     heads.save()

@@ -52,6 +52,11 @@ def lanes_before(query: Query, updated_at: int) -> list[Lane]:
     return [_read(state) for (state,) in query(sql, (updated_at,))]
 
 
+def remove(transaction: Transaction, keys: Sequence[str]) -> None:
+    """Take lanes out of the index, to be folded again."""
+    transaction.executemany("DELETE FROM lanes WHERE key = ?", [(key,) for key in keys])
+
+
 class Known(Generic[S]):
     """The states that a command has read in its transaction, and what it has made of them with evolve."""
 

@@ -1,12 +1,12 @@
 """The heads of all sessions, and the platform ids of their messages; inline, like the routing index."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from engine.domain import events as e
 from engine.domain.encoding import encode, state_decoder
 from engine.domain.envelope import Envelope
-from engine.domain.session import Session, base_title, evolve
+from engine.domain.session import COMPRESSION, Session, base_title, evolve
 from engine.log.transaction import Transaction
 from projections.routing import Known, Query
 
@@ -72,6 +72,27 @@ def count_sessions(query: Query, upto: int) -> int:
     return int(count)
 
 
+def families(query: Query, session_ids: Iterable[str]) -> list[str]:
+    """These sessions with all that they were compressed from and into: those have platform ids in common."""
+    found: set[str] = set()
+    waiting = set(session_ids)
+    while waiting:
+        session_id = waiting.pop()
+        found.add(session_id)
+        session = find_session(query, session_id)
+        if session is not None:
+            above = session.parent_session_id if session.relation == COMPRESSION else None
+            waiting |= {relative for relative in (above, session.child_session_id) if relative} - found
+    return sorted(found)
+
+
+def remove(transaction: Transaction, session_ids: Sequence[str]) -> None:
+    """Take sessions out of the tables, to be folded again."""
+    gone = [(session_id,) for session_id in session_ids]
+    for table in ("sessions", "message_ids"):
+        transaction.executemany(f"DELETE FROM {table} WHERE session_id = ?", gone)
+
+
 def storable(message_id: str) -> str:
     """A platform id as a key; one with lone surrogates is written with escapes (G52)."""
     return message_id.encode("utf-8", "backslashreplace").decode()
@@ -102,7 +123,7 @@ class Heads:
         self.after[session_id] = self._known.after.get(session_id) or evolve(
             session, event, envelope.time, envelope.version
         )
-        if isinstance(event, e.SessionCreated) and event.relation == "compression":
+        if isinstance(event, e.SessionCreated) and event.relation == COMPRESSION:
             self._write_ids()
             self._transaction.execute(_INHERITED_IDS, (session_id, event.parent_session_id))
         for sql, message_id in _message_ids(event):

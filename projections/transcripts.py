@@ -57,6 +57,7 @@ class Transcript:
 
     def __init__(self) -> None:
         self.version = 0
+        self.erased = 0
         self.size = 0
         self._messages: list[bytes] = []
         self._hidden: set[int] = set()
@@ -80,6 +81,8 @@ class Transcript:
                         logger.warning("the message at position %d cannot be read and is left out: %s", position, error)
                     elif topic == e.MessageAppended.TOPIC:
                         self._add(_ERASED)
+                    elif step is Transcript._replace:
+                        self._replace_all([])
             self.version = version
 
     def _append(self, topic: str, state: str | bytes) -> None:
@@ -102,7 +105,9 @@ class Transcript:
         self.size += len(message) + _OVERHEAD
 
     def _replace(self, _topic: str, state: str | bytes) -> None:
-        messages = _copied(state)  # if they cannot be read, the former history stays, as it does in the head
+        self._replace_all(_copied(state))  # if they cannot be read, the former history stays, as it does in the head
+
+    def _replace_all(self, messages: Iterable[bytes]) -> None:
         self._messages, self._hidden, self._undone, self.size = [], set(), [], 0
         self._add_all(messages)
 
@@ -176,9 +181,10 @@ class Transcripts:
             transcript = self._cached.pop(session.session_id, None)
             if transcript is not None:
                 self.size -= transcript.size
-            if transcript is None or transcript.version > session.version:
+            if transcript is None or transcript.version > session.version or transcript.erased != session.erased:
                 transcript = Transcript()
                 transcript.version = max(session.history_from - 1, 0)
+                transcript.erased = session.erased
                 self.misses += 1
             else:
                 self.hits += 1

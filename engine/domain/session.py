@@ -20,7 +20,10 @@ _NUMBERED = re.compile(r"^(.*?) #([2-9]|[1-9][0-9]+)$", re.DOTALL)
 
 
 class Session(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The head of a session. `live` counts the messages that are neither undone nor rewritten away."""
+    """The head of a session. `live` counts the messages that are neither undone nor rewritten away.
+
+    `erased` counts the events whose payload is gone.
+    """
 
     session_id: str
     version: int = 0
@@ -39,6 +42,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True):
     hidden: tuple[int, ...] = ()
     history_from: int = 0
     deleted: bool = False
+    erased: int = 0
 
     @property
     def recoverable(self) -> bool:
@@ -152,11 +156,33 @@ _EVOLVE: dict[type, Callable[[Session, Any, int], Session]] = {
 }
 
 
+def _erased(session: Session, event: Erased, time: int) -> Session:
+    """What is left of an event without its payload: that it was there, and when."""
+    step = _WITHOUT_PAYLOAD.get(event.topic)
+    changed = session if step is None else step(session, time)
+    return msgspec.structs.replace(changed, erased=session.erased + 1)
+
+
+def _emptied(session: Session, _time: int) -> Session:
+    return msgspec.structs.replace(session, live=0, hidden=(), history_from=session.version + 1)
+
+
+_WITHOUT_PAYLOAD: dict[str, Callable[[Session, int], Session]] = {
+    e.SessionCreated.TOPIC: lambda session, time: msgspec.structs.replace(
+        session, conversation_id=session.session_id, created_at=time
+    ),
+    # It keeps its place, so that what counts places still counts right.
+    e.MessageAppended.TOPIC: lambda session, _: msgspec.structs.replace(session, live=session.live + 1),
+    # What it took the place of does not come back.
+    e.TranscriptRewritten.TOPIC: _emptied,
+    e.SessionForked.TOPIC: _emptied,
+}
+_EVOLVE[Erased] = _erased
+
+
 def evolve(session: Session, event: Content, time: int, version: int) -> Session:
     """The head after an event."""
     step = _EVOLVE.get(type(event))
-    if isinstance(event, Erased) and event.topic == e.MessageAppended.TOPIC:
-        step = _appended  # it keeps its place, so that what counts places still counts right
     changed = session if step is None else step(session, event, time)
     return msgspec.structs.replace(changed, version=version)
 

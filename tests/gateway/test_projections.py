@@ -8,7 +8,7 @@ from engine import AsyncSessionStore
 from engine.domain import events as e
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.log.eventlog import EventLog
-from tests.gateway.support import policy, say, tables, texts
+from tests.gateway.support import policy, say, since, tables, texts
 from tests.gateway.test_explanations import everything
 
 KEY = "agent:main:telegram:dm:4711"
@@ -154,3 +154,62 @@ def test_lanes_in_memory_are_bounded(open_store, source, lanes):
     for name in "abcdeedcba":
         assert store.get_or_create_session(source(name)).session_id == ids[name]
     assert store.metrics()["cached_lanes"] <= lanes
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_whatever_is_erased_the_tables_stay_the_fold_of_the_log(open_store, clock, source, backwards):
+    store = open_store(policy("both"))
+    everything(store, clock, source)
+    positions = [event.position for event in since(store, 0) if not event.event.topic.startswith("turn.")]
+    for position in sorted(positions, reverse=backwards):
+        store.log.erase([position], actor="operator", reason="asked to")
+        after = tables(store)
+        store.rebuild()
+        assert tables(store) == after, position
+    store.get_or_create_session(source())
+    assert store.log.verify().ok
+
+
+def test_what_is_erased_is_gone_from_the_tables_and_from_the_memory_of_every_store(store, open_store, source):
+    entry = store.get_or_create_session(source(user_name="Ada Lovelace", chat_name="Ada Lovelace"))
+    (told,) = store.append_messages(entry.session_id, [{"role": "user", "content": "my secret", "message_id": "m"}])
+    say(store, entry.session_id, "kept")
+    other = open_store()
+    for each in (store, other):
+        assert texts(each, entry.session_id) == ["my secret", "kept"]
+        assert each.get_or_create_session(source()).session_id == entry.session_id
+    named = [event.position for event in since(store, 0) if "Lovelace" in repr(event.event)]
+    store.log.erase([told, *named], actor="operator", reason="asked to")
+    for each in (store, other):
+        assert texts(each, entry.session_id) == ["kept"]
+        assert each.get_session(entry.session_id).message_count == 2, "an erased message keeps its place"
+        assert "Lovelace" not in repr(each.list_sessions())
+        assert not each.has_platform_message_id(entry.session_id, "m")
+        assert each.peek_session_id(entry.session_key) is None, "what led there was erased"
+    assert "Lovelace" not in repr(tables(store))
+    say(other, entry.session_id, "and goes on")
+    assert texts(store, entry.session_id) == ["kept", "and goes on"]
+    assert store.get_or_create_session(source()).session_id != entry.session_id
+
+
+def test_an_erased_rewrite_does_not_bring_back_what_it_replaced(store, source):
+    session_id = store.get_or_create_session(source()).session_id
+    say(store, session_id, "first", "second")
+    store.rewrite_transcript(session_id, [{"role": "user", "content": "a summary"}])
+    rewrite = store.log.last_position
+    say(store, session_id, "third")
+    assert texts(store, session_id) == ["a summary", "third"]
+    store.log.erase([rewrite], actor="operator", reason="asked to")
+    assert texts(store, session_id) == ["third"]
+    assert store.get_session(session_id).message_count == 1
+    assert texts(store, store.fork_session(session_id, at=rewrite + 1)) == ["third"]
+    say(store, session_id, "fourth")
+    assert store.get_session(session_id).message_count == 2
+
+
+def test_sessions_whose_creation_was_erased_do_not_share_a_turn(store, source):
+    entries = [store.get_or_create_session(source(chat)) for chat in ("1", "2")]
+    created = [event.position for event in since(store, 0) if event.event.topic == "session.created"]
+    store.log.erase(created, actor="operator", reason="asked to")
+    tokens = [store.begin_turn(entry.session_key) for entry in entries]
+    assert len(set(tokens)) == 2
