@@ -5,6 +5,9 @@ A cancelled await neither loses nor doubles its command: once given, it is writt
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeVar, cast
 
@@ -19,6 +22,14 @@ from engine.work import AskFirstError
 
 T = TypeVar("T")
 _MAY_ASK = frozenset({"get_or_create_session", "prune_old_entries"})
+_READERS = 4
+_ASKERS = 64
+
+
+async def _in_thread(threads: Executor, function: Callable[..., T], *arguments: Any) -> T:
+    """Call in a thread of a pool of our own: the loop's default one may be full of the host's slow work."""
+    call = partial(copy_context().run, function, *arguments)
+    return await asyncio.get_running_loop().run_in_executor(threads, call)
 
 
 class _Deferred(Commander):
@@ -26,6 +37,7 @@ class _Deferred(Commander):
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
+        self.askers = ThreadPoolExecutor(_ASKERS, "session-asking-host")
 
     def _run(self, name: str, command: Callable[..., T], *arguments: Any) -> T:
         done = self._carried_out(name, command, arguments)
@@ -42,7 +54,8 @@ class _Deferred(Commander):
                 work = store._work(name, command, arguments, answers)
                 result, touched = await store.log.transact_async(work)
             except AskFirstError as ask:
-                answers.update({key: await asyncio.to_thread(store._busy, key) for key in ask.keys})
+                busy = await asyncio.gather(*(_in_thread(self.askers, store._busy, key) for key in ask.keys))
+                answers.update(zip(ask.keys, busy, strict=True))
             else:
                 store._touches.settle(touched)
                 return result
@@ -59,6 +72,11 @@ class AsyncSessionStore:
     def __init__(self, store: SessionStore) -> None:
         self.store = store
         self._commands = _Deferred(store)
+        self._readers = ThreadPoolExecutor(_READERS, "session-reading")
+
+    async def _read(self, function: Callable[..., T], *arguments: Any) -> T:
+        """In a thread: it may wait for the disk."""
+        return await _in_thread(self._readers, function, *arguments)
 
     async def get_or_create_session(
         self, source: SessionSource, force_new: bool = False, *, touch: bool = True
@@ -66,11 +84,17 @@ class AsyncSessionStore:
         """The lane of a source, on the session its next message belongs to (G20 to G33)."""
         store = self.store
         key = store._key(source)
-        if not force_new:
-            found = store._keep(key, source, touch, load=False)
-            found = found or await asyncio.to_thread(store._keep, key, source, touch)
-            if found is not None:
-                return found
+        found = None if force_new else store._keep(key, source, touch, load=False)
+        if found is not None:
+            return found
+        # Reading and deciding are two steps: a cancelled await must not stop between them.
+        return await asyncio.shield(asyncio.ensure_future(self._route(key, source, force_new, touch)))
+
+    async def _route(self, key: str, source: SessionSource, force_new: bool, touch: bool) -> SessionEntry:
+        store = self.store
+        found = None if force_new else await self._read(store._keep, key, source, touch)
+        if found is not None:
+            return found
         command = routing.route
         entry = await _done(self._commands._run("get_or_create_session", command, key, source, force_new, touch))
         store._cache.forget(key)
@@ -185,53 +209,53 @@ class AsyncSessionStore:
     async def restore_rewound(self, session_id: str) -> int:
         return await _done(self._commands.restore_rewound(session_id))
 
-    # Reading, in a thread: it may wait for the disk
+    # Reading
 
     async def get_model_override(self, key: str) -> dict[str, str] | None:
-        return await asyncio.to_thread(self.store.get_model_override, key)
+        return await self._read(self.store.get_model_override, key)
 
     async def is_session_expired(self, entry: SessionEntry) -> bool:
-        return await asyncio.to_thread(self.store.is_session_expired, entry)
+        return await self._read(self.store.is_session_expired, entry)
 
     async def is_session_finalizable(self, entry: SessionEntry) -> bool:
         return self.store.is_session_finalizable(entry)
 
     async def list_sessions(self, active_minutes: float | None = None) -> list[SessionEntry]:
-        return await asyncio.to_thread(self.store.list_sessions, active_minutes)
+        return await self._read(self.store.list_sessions, active_minutes)
 
     async def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
-        return await asyncio.to_thread(self.store.lookup_by_session_id, session_id)
+        return await self._read(self.store.lookup_by_session_id, session_id)
 
     async def peek_session_id(self, key: str) -> str | None:
-        return await asyncio.to_thread(self.store.peek_session_id, key)
+        return await self._read(self.store.peek_session_id, key)
 
     async def has_any_sessions(self) -> bool:
-        return await asyncio.to_thread(self.store.has_any_sessions)
+        return await self._read(self.store.has_any_sessions)
 
     async def get_session(self, session_id: str) -> SessionInfo:
-        return await asyncio.to_thread(self.store.get_session, session_id)
+        return await self._read(self.store.get_session, session_id)
 
     async def has_platform_message_id(self, session_id: str, message_id: str) -> bool:
-        return await asyncio.to_thread(self.store.has_platform_message_id, session_id, message_id)
+        return await self._read(self.store.has_platform_message_id, session_id, message_id)
 
     async def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
-        return await asyncio.to_thread(self.store.load_transcript, session_id)
+        return await self._read(self.store.load_transcript, session_id)
 
     async def health(self) -> Health:
-        return await asyncio.to_thread(self.store.health)
+        return await self._read(self.store.health)
 
     async def quarantined(self) -> list[tuple[int, str]]:
-        return await asyncio.to_thread(self.store.quarantined)
+        return await self._read(self.store.quarantined)
 
     async def rebuild(self) -> int:
-        return await asyncio.to_thread(self.store.rebuild)
+        return await self._read(self.store.rebuild)
 
     async def metrics(self) -> dict[str, int | float]:
-        return await asyncio.to_thread(self.store.metrics)
+        return await self._read(self.store.metrics)
 
     async def close(self) -> None:
         """Close the store that all its faces share."""
-        await asyncio.to_thread(self.store.close)
+        await self._read(self.store.close)
 
     async def __aenter__(self) -> "AsyncSessionStore":
         return self

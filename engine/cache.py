@@ -94,6 +94,10 @@ class LaneCache:
         with self._mutex:
             self._forget(key)
 
+    def abandon_after_fork(self) -> None:
+        """In the child of a fork: a thread that is not there may hold the lock."""
+        self._mutex = threading.Lock()
+
     def _load(self, key: str) -> Kept | None:
         lane = find_lane(self._watch.query, key)
         session = None if lane is None or lane.session_id is None else find_session(self._watch.query, lane.session_id)

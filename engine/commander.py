@@ -5,10 +5,11 @@ A subclass says how a command is run: now, on the caller's thread, or later, for
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from engine.commands import lanes, sessions, transcripts, turns
 from engine.commands.lanes import Notices
+from engine.domain.encoding import encodable
 from engine.domain.entry import SessionEntry
 from engine.domain.keys import check_session_id, check_session_key
 from engine.domain.session import COMPRESSION
@@ -56,7 +57,7 @@ class Commander(ABC):
 
     def mark_resume_pending(self, key: str, reason: str = "restart_timeout") -> bool:
         """Mark a lane's session as cut off, to be resumed; False if the lane is unknown or suspended (G35)."""
-        return self._run("mark_resume_pending", lanes.mark_resume, check_session_key(key), _text("reason", reason))
+        return self._run("mark_resume_pending", lanes.mark_resume, check_session_key(key), _reason(reason))
 
     def clear_resume_pending(self, key: str) -> bool:
         """Take the mark away; True only if it was there (G35)."""
@@ -102,12 +103,12 @@ class Commander(ABC):
         Raises TurnInProgressError while another turn of the conversation runs. The lease ends with
         `end_turn`, with the death of this process, or after `lease_seconds`; None never runs out.
         """
-        lease = None if lease_seconds is None else number("lease_seconds", lease_seconds)
+        lease = _lease(lease_seconds)
         return self._run("begin_turn", turns.begin, check_session_key(key), lease)
 
     def renew_turn(self, token: str, *, lease_seconds: float | None = DEFAULT_LEASE_SECONDS) -> bool:
         """Let a long turn's lease run from now; False if the turn is over."""
-        lease = None if lease_seconds is None else number("lease_seconds", lease_seconds)
+        lease = _lease(lease_seconds)
         return self._run("renew_turn", turns.renew, _text("token", token), lease)
 
     def end_turn(self, token: str, *, error: str | None = None) -> bool:
@@ -149,7 +150,7 @@ class Commander(ABC):
         """End a session; False if an earlier reason stands (G44)."""
         if reason == COMPRESSION:
             raise ValueError("a session ends by compression only with a child; use compress_session()")
-        arguments = check_session_id(session_id), _text("reason", reason)
+        arguments = check_session_id(session_id), _reason(reason)
         return self._run("end_session", sessions.end_session, *arguments)
 
     def reopen_session(self, session_id: str) -> bool:
@@ -205,7 +206,15 @@ def _check_usage(usage: Mapping[str, Any]) -> None:
             continue
         kinds = (int, float) if name == "cost_usd" else int
         if isinstance(value, bool) or not isinstance(value, kinds) or not value >= 0:
-            raise ValueError(f"{name} must be a number of at least 0, not {value!r}")
+            raise ValueError(f"{name} must be a number of at least 0, not {value!r:.100}")
+        if name == "cost_usd" and isinstance(value, int):
+            number(name, value, 1e300)  # one that a float can hold
+
+
+def _lease(seconds: Any) -> float | None:
+    if seconds is not None and not number("lease_seconds", seconds) > 0:
+        raise ValueError(f"lease_seconds must be more than 0, or None to never run out, not {seconds!r}")
+    return cast("float | None", seconds)
 
 
 def number(name: str, value: Any, largest: float = 1e11) -> Any:
@@ -219,6 +228,13 @@ def _title(title: object) -> str:
     if not words:
         raise ValueError("a title needs at least one word")
     return words
+
+
+def _reason(value: object) -> str:
+    reason = _text("reason", value)
+    if not reason or not encodable(reason):
+        raise ValueError(f"reason must be words that the log can keep, not {value!r}")
+    return reason
 
 
 def _text(name: str, value: object) -> str:

@@ -17,7 +17,8 @@ from engine.cache import LaneCache
 from engine.commander import Commander, number
 from engine.commands import routing
 from engine.domain.config import GatewayConfig
-from engine.domain.entry import SessionEntry
+from engine.domain.encoding import encodable
+from engine.domain.entry import SessionEntry, sanitize_model_override
 from engine.domain.errors import EngineError
 from engine.domain.keys import build_session_key, check_session_id, check_session_key, lane_profile
 from engine.domain.lane import KEEP, Lane, entry_of, judge, microseconds, moment
@@ -27,7 +28,7 @@ from engine.domain.sources import SessionSource
 from engine.errors import UnknownSessionError
 from engine.log.eventlog import EventLog, Health
 from engine.log.transaction import Transaction
-from engine.touches import TOUCHES_AT_ONCE, Touches
+from engine.touches import Touches
 from engine.work import AskFirstError, Given, Surroundings, Touch, Work
 from projections import inline
 from projections.routing import find_lane, lanes_on, lanes_since
@@ -51,6 +52,17 @@ def _flush_all() -> None:
             store._touches.flush()
         except EngineError as error:
             logger.warning("the last touches of %s were not written: %s", store._log.path, error)
+
+
+def _abandon_all() -> None:
+    """In the child of a fork: the stores are the parent's, and so are the threads that held their locks."""
+    for store in list(_open_stores):
+        store._touches.abandon_after_fork()
+        store._cache.abandon_after_fork()
+    _open_stores.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
 
 
 def local_now() -> datetime:
@@ -97,11 +109,20 @@ class SessionStore(Commander):
         self._config = GatewayConfig() if config is None else config
         if not isinstance(self._config, GatewayConfig):
             raise ValueError(f"config must be a GatewayConfig, not {config!r}")
-        if not isinstance(actor, str) or not actor:
+        if not str(sessions_dir):
+            raise ValueError("sessions_dir must name a folder; use '.' for the current one")
+        if not isinstance(actor, str) or not actor or not encodable(actor):
             raise ValueError(f"actor must be a name, which every event will carry, not {actor!r}")
+        if active_profile is not None and not isinstance(active_profile, str):
+            raise ValueError(f"active_profile must be a name or None, not {active_profile!r}")
+        for name, size in (("cached_lanes", cached_lanes), ("cached_transcript_bytes", cached_transcript_bytes)):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise ValueError(f"{name} must be a whole number of at least 0, not {size!r}")
         for name, function in (("clock", clock), ("has_active_processes_fn", has_active_processes_fn or bool)):
             if not callable(function):
                 raise ValueError(f"{name} must be callable, not {function!r}")
+        if log_options.get("read_only"):
+            raise ValueError("read_only is for EventLog: a store writes; read a log of sessions with EventLog(path, …)")
         self._is_active = has_active_processes_fn
         self._clock = clock
         self._active_profile = active_profile
@@ -168,8 +189,8 @@ class SessionStore(Commander):
             logger.exception("has_active_processes_fn raised for lane %r; the lane counts as busy", key)
             return True
 
-    def _write_touches(self) -> None:
-        self._run("touch", Work.write_touches, TOUCHES_AT_ONCE)
+    def _write_touches(self, keys: list[str]) -> None:
+        self._run("touch", Work.write_touches, keys)
 
     # Routing
 
@@ -230,7 +251,7 @@ class SessionStore(Commander):
     def get_model_override(self, key: str) -> dict[str, str] | None:
         """The model chosen for a lane, as a copy."""
         lane = find_lane(self._log.query, check_session_key(key))
-        return None if lane is None or lane.model_override is None else dict(lane.model_override)
+        return None if lane is None else sanitize_model_override(lane.model_override)
 
     def is_session_expired(self, entry: SessionEntry) -> bool:
         """Whether the policy would reset the lane now; never while the host works on it (G40, G30)."""
@@ -287,8 +308,19 @@ class SessionStore(Commander):
         )
 
     def has_platform_message_id(self, session_id: str, message_id: str) -> bool:
-        """Whether a platform's message was ever appended to a session, undone or not (G47)."""
-        return has_message(self._log.query, check_session_id(session_id), str(message_id))
+        """Whether a platform's message was ever appended to a session, undone or not (G47).
+
+        What came late for a compressed session was appended to the one that goes on for it, and counts here too.
+        """
+        wanted, seen = str(message_id), set[str]()
+        following: str | None = check_session_id(session_id)
+        while following is not None and following not in seen:
+            if has_message(self._log.query, following, wanted):
+                return True
+            seen.add(following)
+            session = find_session(self._log.query, following)
+            following = None if session is None else session.compressed_into
+        return False
 
     def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """The live messages in the order they were appended, as objects of the caller's own (G49)."""

@@ -9,20 +9,19 @@ import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from engine.domain.errors import EngineError
 from engine.work import Touch
 
 logger = logging.getLogger("engine.store")
 
 DELAY_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
-TOUCHES_AT_ONCE = 500
+_AT_ONCE = 500
 
 
 class Touches:
     """The newest touch of each lane that is not in the log yet, and the thread that puts it there."""
 
-    def __init__(self, write: Callable[[], None], delay: float = DELAY_SECONDS) -> None:
+    def __init__(self, write: Callable[[list[str]], None], delay: float = DELAY_SECONDS) -> None:
         self._write = write
         self._delay = delay
         self._pending: dict[str, Touch] = {}
@@ -57,10 +56,11 @@ class Touches:
                 self._pending.pop(key, None)
 
     def flush(self) -> None:
-        """Write everything that waits, and return when it is durable."""
+        """Write everything that waits now, and return when it is durable; what comes meanwhile waits its turn."""
         with self._flushing:
-            while self._pending:
-                self._write()
+            waiting = list(self._pending)
+            for start in range(0, len(waiting), _AT_ONCE):
+                self._write(waiting[start : start + _AT_ONCE])
 
     def _loop(self) -> None:
         while not self._stopped.is_set():
@@ -70,13 +70,22 @@ class Touches:
             self._work.clear()
             try:
                 self.flush()
-            except EngineError as error:
+            except Exception as error:  # noqa: BLE001 - also a clock that failed: the next attempt may succeed
                 logger.warning("touches of %d lanes wait, they could not be written: %s", len(self._pending), error)
                 self._work.set()
                 self._stopped.wait(_RETRY_SECONDS)
 
+    def abandon_after_fork(self) -> None:
+        """In the child of a fork: the parent writes them, and its thread may hold any lock."""
+        self._pending.clear()
+        self._flushing, self._starting = threading.Lock(), threading.Lock()
+        self._work, self._stopped, self._thread = threading.Event(), threading.Event(), None
+        self._stopped.set()
+
     def close(self) -> None:
-        """Stop the thread and write what is left."""
+        """Stop the thread and write what is left, once."""
+        if self._stopped.is_set():
+            return
         self._stopped.set()
         self._work.set()
         if self._thread is not None and self._thread is not threading.current_thread():

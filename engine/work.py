@@ -1,6 +1,6 @@
 """One command at work: it reads states inside the write transaction, collects events, and appends them together."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -75,6 +75,8 @@ class Work:
         self.touched: dict[str, Touch] = {}
         self.command = command
         self._transaction = transaction
+        self.position = transaction.position
+        """Where the log stands before this command."""
         self._touches = touches
         self._answers = answers
         self._lanes: Known[Lane] = Known()
@@ -99,11 +101,13 @@ class Work:
                     lane = self.on_lane(lane, LaneTouched(at=touch.at, held=touch.held, saw=touch.saw))
         return lane
 
-    def write_touches(self, limit: int | None = None) -> None:
+    def write_touches(self, keys: Iterable[str] | None = None) -> None:
         """Write the touches that wait, which looking at their lanes does; those that lead nowhere are dropped."""
-        for key, touch in list(self._touches.items())[:limit]:
-            self.touched[key] = touch
-            self.lane(key)
+        for key in list(self._touches) if keys is None else keys:
+            touch = self._touches.get(key)
+            if touch is not None:
+                self.touched[key] = touch
+                self.lane(key)
 
     def entry(self, lane: Lane, source: SessionSource | None = None) -> SessionEntry:
         """The lane as its caller sees it; `source` is who asks, which often is the lane's origin."""

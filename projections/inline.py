@@ -11,6 +11,7 @@ from json import dumps
 from typing import Any
 
 import apsw
+from msgspec.structs import replace
 
 from engine.domain.encoding import Unreadable, decode
 from engine.domain.envelope import LOG_STREAM, NEXT_VERSION, Envelope
@@ -57,7 +58,7 @@ class Inline:
         """What the command that is appending knows: set by it, and taken back when it is done."""
         self._memory: dict[str, Session] = {}
         self._epoch = -1
-        self._position = -1
+        self._current = (-1, -1)
 
     def head(self, transaction: Transaction, session_id: str) -> Session | None:
         """The head of a session, from memory as long as nobody else has written and nothing was undone."""
@@ -74,10 +75,11 @@ class Inline:
 
     def ensure_current(self, transaction: Transaction) -> None:
         """Bring the tables to the end of the log, if another program has appended without them."""
-        if self._position != transaction.position:
+        here = (transaction.position, transaction.epoch)
+        if self._current != here:
             if replay(transaction, transaction.position):
                 self._epoch = -1
-            self._position = transaction.position
+            self._current = here
 
     def create(self, transaction: Transaction) -> None:
         """Make the tables, or make them again if they are of another version; filling them is `catch_up`."""
@@ -96,10 +98,12 @@ class Inline:
             transaction.execute(_ADVANCE, (last, NAME, first - 1))
             self.lanes, self.heads = Known(), Known()
             self._epoch = -1
+        decided = self.lanes.after or self.heads.after  # else the events came from outside the store's commands
+        lanes = (routing.Routing if decided else routing.CheckedRouting)(transaction, self.lanes)
         heads = sessions.Heads(transaction, self.heads)
-        _apply(transaction, events, routing.Routing(transaction, self.lanes), heads)
+        _apply(transaction, events, lanes, heads)
         self._remember(transaction, heads.after)
-        self._position = last
+        self._current = (last, transaction.epoch)
 
 
 def catch_up(log: EventLog) -> int:
@@ -195,13 +199,14 @@ def _apply_usable(transaction: Transaction, events: Sequence[Envelope], apply: _
             try:
                 transaction.attempt(partial(checked, some=[event]))
             except _UNUSABLE as error:
-                _put_aside(transaction, event.position, f"{type(error).__name__}: {error}")
+                aside = Unreadable(event.event.topic, b"", f"{type(error).__name__}: {error}")
+                checked(transaction, [replace(event, event=aside)])
 
 
 def _put_aside(transaction: Transaction, at: int, error: str) -> None:
-    """Quarantine an event: remembered, to be reported, and replay goes on."""
-    logger.warning("position %d cannot be used and was put aside: %s", at, error)
-    transaction.execute("INSERT OR IGNORE INTO quarantine VALUES (?,?,?,0)", (at, NAME, error))
+    """Quarantine an event: remembered, to be reported. It keeps its version, so its stream goes on."""
+    if transaction.query("INSERT OR IGNORE INTO quarantine VALUES (?,?,?,0) RETURNING 1", (at, NAME, error)):
+        logger.warning("position %d cannot be used and was put aside: %s", at, error)
 
 
 def _apply(transaction: Transaction, events: Sequence[Envelope], lanes: routing.Routing, heads: sessions.Heads) -> None:

@@ -1,10 +1,11 @@
 """The heads of all sessions, and the platform ids of their messages; inline, like the routing index."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from json import dumps
 from typing import Any
 
 from engine.domain import events as e
-from engine.domain.encoding import encode, state_decoder
+from engine.domain.encoding import encodable, encode, state_decoder
 from engine.domain.envelope import Envelope
 from engine.domain.session import COMPRESSION, Session, base_title, evolve
 from engine.log.transaction import Transaction
@@ -94,8 +95,8 @@ def remove(transaction: Transaction, session_ids: Sequence[str]) -> None:
 
 
 def storable(message_id: str) -> str:
-    """A platform id as a key; one with lone surrogates is written with escapes (G52)."""
-    return message_id.encode("utf-8", "backslashreplace").decode()
+    """A text as a key; one with lone surrogates is in JSON's escapes, behind a NUL that tells it apart (G52)."""
+    return message_id if encodable(message_id) and not message_id.startswith("\0") else "\0" + dumps(message_id)
 
 
 class Heads:

@@ -1,55 +1,53 @@
 """Transcripts: a fold of a session's own stream, from its last rewrite on. There is no second copy on disk.
 
-In memory a message is its JSON, not its objects: small, and every reader gets objects of its own.
+In memory a message is JSON, not objects: small, and every reader gets objects of its own.
 """
 
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import msgspec
 
 from engine.domain import events as e
-from engine.domain.encoding import decode, mark, restore, tombstone_digest
+from engine.domain.encoding import decode, encode, maybe_marked, tombstone_digest
 from engine.domain.session import Session
+from engine.domain.transcript import normalised
 from projections.routing import Query
 from projections.sessions import PREFIX
 
 logger = logging.getLogger("engine.projections")
 
-_encode = msgspec.json.encode
-_decode_list = msgspec.json.Decoder(list[dict[str, Any]]).decode
 _OVERHEAD = 60
-_MARKED = b'{"$'
-_ROWS = "SELECT version, topic, state, position FROM events WHERE stream = ? AND {} ORDER BY version"
-
-
-class _Appended(msgspec.Struct):
-    message: msgspec.Raw
-    message_id: str | None = None
+_ROWS = (
+    "SELECT version, topic, state, position FROM events WHERE stream = ? AND {} "
+    "AND position NOT IN (SELECT position FROM quarantine) ORDER BY version"
+)
 
 
 class _Replaced(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
-_appended = msgspec.json.Decoder(_Appended).decode
+_message = msgspec.json.Decoder(e.MessageAppended).decode
 _replaced = msgspec.json.Decoder(_Replaced).decode
-
-
-def _object(message: bytes) -> bytes:
-    if not message.startswith(b"{"):
-        raise TypeError("a message must be a JSON object")
-    return message
-
-
-def _copied(state: str | bytes) -> list[bytes]:
-    return [_object(bytes(message)) for message in _replaced(state).messages]
-
-
+_COPY = b'{"type":"' + e.MessageAppended.TOPIC.encode() + b'","message":'
 _ERASED = b""
+
+
+def _copied(topic: str, state: str | bytes) -> list[bytes]:
+    """The messages of a rewrite, fork or import, each in the form of an appended one."""
+    if maybe_marked(state):
+        event = decode(topic, state)
+        if not isinstance(event, (e.TranscriptRewritten, e.SessionForked, e.SessionImported)):
+            raise TypeError(f"not the payload of a {topic} event")
+        return [encode(e.MessageAppended(message=message)) for message in event.messages]
+    found = [_COPY + bytes(message) + b"}" for message in _replaced(state).messages]
+    for message in found:
+        _message(message)
+    return found
 
 
 class Transcript:
@@ -86,33 +84,30 @@ class Transcript:
             self.version = version
 
     def _append(self, topic: str, state: str | bytes) -> None:
-        try:
-            found = _appended(state)
-            raw = bytes(found.message)
-            if found.message_id is not None:
-                if raw.startswith(_MARKED):
-                    raise msgspec.ValidationError("the message is marked as a whole")  # noqa: TRY301 - one slow path
-                raw = raw[:-1] + b',"message_id":' + _encode(found.message_id) + b"}"
-        except msgspec.ValidationError:  # the id or the keys are marked text
-            event = decode(topic, state)
+        kept = state.encode() if isinstance(state, str) else state
+        if maybe_marked(kept):
+            event = decode(topic, kept)
             if not isinstance(event, e.MessageAppended):
-                raise
-            raw = _encode(mark({**event.message, "message_id": event.message_id}))
-        self._add(_object(raw))
+                raise TypeError(f"not the payload of a {topic} event")
+            kept = encode(event)
+        else:
+            _message(kept)
+        self._add(kept)
 
     def _add(self, message: bytes) -> None:
         self._messages.append(message)
         self.size += len(message) + _OVERHEAD
 
-    def _replace(self, _topic: str, state: str | bytes) -> None:
-        self._replace_all(_copied(state))  # if they cannot be read, the former history stays, as it does in the head
+    def _replace(self, topic: str, state: str | bytes) -> None:
+        # If they cannot be read, the former history stays, as it does in the head.
+        self._replace_all(_copied(topic, state))
 
     def _replace_all(self, messages: Iterable[bytes]) -> None:
         self._messages, self._hidden, self._undone, self.size = [], set(), [], 0
         self._add_all(messages)
 
-    def _extend(self, _topic: str, state: str | bytes) -> None:
-        self._add_all(_copied(state))
+    def _extend(self, topic: str, state: str | bytes) -> None:
+        self._add_all(_copied(topic, state))
 
     def _add_all(self, messages: Iterable[bytes]) -> None:
         for message in messages:
@@ -140,11 +135,25 @@ _STEPS = {
 }
 
 
-def messages_of(live: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Fresh objects of the messages that were not erased."""
-    joined = b"[" + b",".join(filter(None, live)) + b"]"
-    found = _decode_list(joined)
-    return [restore(message) for message in found] if b'"$' in joined else found
+def stored(message: object) -> dict[str, Any]:
+    """A message as it comes back when it was appended: to find it among the others."""
+    kept, message_id = normalised(message)
+    return messages_of([encode(e.MessageAppended(message=kept, message_id=message_id))])[0]
+
+
+def messages_of(live: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Fresh objects of the messages that were not erased, each with its platform id inside."""
+    messages = []
+    for kept in live:
+        if kept:
+            if maybe_marked(kept):
+                found = cast(e.MessageAppended, decode(e.MessageAppended.TOPIC, kept))
+            else:
+                found = _message(kept)
+            if found.message_id is not None:
+                found.message["message_id"] = found.message_id
+            messages.append(found.message)
+    return messages
 
 
 def live_inside(query: Query, session: Session) -> list[bytes]:
@@ -193,6 +202,7 @@ class Transcripts:
                     _ROWS.format("version > ? AND version <= ?"), (stream, transcript.version, session.version)
                 )
                 transcript.fold(rows)
+                transcript.version = session.version
             self._keep(session.session_id, transcript)
             return transcript.live()
 

@@ -7,6 +7,7 @@ from engine.domain import events as e
 from engine.domain.entry import SessionEntry, sanitize_model_override
 from engine.domain.lane import recently_active
 from engine.domain.session import claiming
+from engine.errors import UnknownLaneError
 from engine.work import Work
 from projections.routing import lanes_before, lanes_since
 
@@ -99,8 +100,11 @@ def switch(work: Work, key: str, target: str) -> SessionEntry | None:
 
 
 def set_model_override(work: Work, key: str, override: object) -> None:
+    """Choose a lane's model; a lane that leads nowhere has none to choose, and nothing to forget (G39)."""
     lane = work.lane(key)
     kept = sanitize_model_override(override)
+    if lane.session_id is None and kept is not None:
+        raise UnknownLaneError(key)
     if lane.session_id is not None and kept != lane.model_override:
         work.on_lane(lane, e.ModelOverrideSet(override=kept))
 

@@ -11,7 +11,7 @@ from engine.errors import SessionStateError
 from engine.work import Work
 from projections.routing import lanes_on
 from projections.sessions import titles_like
-from projections.transcripts import messages_of, transcript_at
+from projections.transcripts import messages_of, stored, transcript_at
 
 
 def end_session(work: Work, session_id: str, reason: str) -> bool:
@@ -87,6 +87,8 @@ def fork(work: Work, session_id: str, at: object) -> str:
 
 def _history(work: Work, parent: Session, at: object) -> list[dict[str, Any]]:
     if isinstance(at, int) and not isinstance(at, bool):
+        if not 0 < at <= work.position:
+            raise ValueError(f"at must be a position of the log, from 1 to {work.position}, not {at!r:.100}")
         return transcript_at(work.query, parent.session_id, at)
     messages = messages_of(work.live(parent))
     if at is None:
@@ -94,9 +96,10 @@ def _history(work: Work, parent: Session, at: object) -> list[dict[str, Any]]:
     if not isinstance(at, (str, dict)):
         raise ValueError(f"at must be a message, a message id or a position in the log, not {at!r}")
     wanted = at if isinstance(at, str) else platform_id(at)
+    meant = None if isinstance(at, str) else stored(at)
     for index in range(len(messages) - 1, -1, -1):
         found = messages[index]
-        if found.get("message_id") == wanted if wanted is not None else found == at:
+        if found.get("message_id") == wanted if wanted is not None else found == meant:
             return messages[: index + 1]
     raise SessionStateError(f"session {parent.session_id!r} has no live message {at!r:.200}")
 

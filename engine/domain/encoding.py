@@ -8,7 +8,7 @@ digits. Such a value is stored as an object with one marker key, and comes back 
     {"$int": "0x1f…"}         an int too long to print in decimal
     {"$pairs": [[k, v], …]}   a dict with a key that is such a string
     {"$dict": {…}}            a dict that itself looks like a marker
-    {"$repr": "<object …>"}   something JSON has no word for; it stays marked
+    {"$repr": "<object …>"}   something JSON has no word for, or nested deeper than 200 levels; it stays marked
 
 NUL and ints of any usual size are plain JSON and need no marker. Bytes become base64 text, tuples and
 sets become lists, keys become text: that is what JSON does to them.
@@ -17,7 +17,7 @@ sets become lists, keys become text: that is what JSON does to them.
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, TypeVar, cast
@@ -30,6 +30,7 @@ from engine.domain.registry import EVENTS, UPCASTS, Event
 _MAX_DEPTH = 200
 _LONGEST_INT = 1 << 4096
 _ERASED = "$erased"
+_DOLLAR = ord("$")
 TOMBSTONE_START = b'{"$erased":'
 _TOMBSTONE = re.compile(rb'\{"\$erased":"([0-9a-f]{64})","at":(-?[0-9]{1,19})\}')
 
@@ -70,12 +71,19 @@ _union: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Union)
 S = TypeVar("S", bound=msgspec.Struct)
 
 
+def maybe_marked(data: str | bytes) -> bool:
+    """Whether JSON may hold a marked value. One character is looked for first: that is ten times as fast as two."""
+    if isinstance(data, str):
+        return "$" in data and '"$' in data
+    return _DOLLAR in data and b'"$' in data
+
+
 def encode(event: msgspec.Struct) -> bytes:
     """Encode an event or a state; what JSON cannot hold is stored in marked form (G52)."""
     try:
         data = _encode(event)
         # msgspec writes NaN as null, so only a payload with a null can have lost one.
-        if not ((b"null" in data or b'"$' in data) and _needs_marks(event)):
+        if not ((b"null" in data or maybe_marked(data) or _maybe_deep(data)) and _needs_marks(event)):
             return data
     except (UnicodeEncodeError, ValueError, TypeError, RecursionError):
         pass  # marked below
@@ -85,7 +93,7 @@ def encode(event: msgspec.Struct) -> bytes:
 def decode(topic: str, data: bytes | str) -> Content:
     """Decode a payload; an unknown tag is kept as a dict and a broken payload as it is, never raised."""
     try:
-        if ('"$' if isinstance(data, str) else b'"$') not in data and topic not in UPCASTS:  # type: ignore[operator]
+        if not maybe_marked(data) and topic not in UPCASTS:
             return cast(Event, _union.decode(data))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
         pass  # told apart below, off the hot path
@@ -96,7 +104,7 @@ def decode_many(topics: Sequence[str], states: Sequence[str | bytes]) -> list[Co
     """Decode a batch, with loops in C if it is all plain, current events, which it nearly always is."""
     try:
         joined = "".join(states)  # type: ignore[arg-type] # a blob makes it a TypeError
-        if '"$' not in joined and UPCASTS.keys().isdisjoint(topics):
+        if not maybe_marked(joined) and UPCASTS.keys().isdisjoint(topics):
             return list(map(_union.decode, states))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
         pass  # one of them is special: found below
@@ -108,7 +116,7 @@ def state_decoder(kind: type[S]) -> Callable[[str], S]:
     plain = msgspec.json.Decoder(kind)
 
     def read(data: str) -> S:
-        return plain.decode(data) if '"$' not in data else msgspec.convert(restore(_decode(data)), kind)
+        return plain.decode(data) if not maybe_marked(data) else msgspec.convert(restore(_decode(data)), kind)
 
     return read
 
@@ -163,16 +171,24 @@ def _is_marker(value: dict[Any, Any]) -> bool:
     return len(value) == 1 and next(iter(value)) in _RESTORE
 
 
-def _needs_marks(value: Any) -> bool:
+def _maybe_deep(data: bytes) -> bool:
+    return len(data) > 2 * _MAX_DEPTH and data.count(b"[") + data.count(b"{") > _MAX_DEPTH
+
+
+def _needs_marks(value: Any, depth: int = 0) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
-    if isinstance(value, dict):
-        return _is_marker(value) or any(map(_needs_marks, value.values()))
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return any(map(_needs_marks, value))
     if isinstance(value, msgspec.Struct):
-        return any(_needs_marks(getattr(value, name)) for name in value.__struct_fields__)
-    return False
+        items: Iterable[Any] = [getattr(value, name) for name in value.__struct_fields__]
+    elif isinstance(value, dict):
+        if _is_marker(value):
+            return True
+        items = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        items = value
+    else:
+        return False
+    return depth > _MAX_DEPTH or any(_needs_marks(item, depth + 1) for item in items)
 
 
 def mark(value: Any, path: tuple[int, ...] = ()) -> Any:
@@ -180,7 +196,7 @@ def mark(value: Any, path: tuple[int, ...] = ()) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str(value) if _encodable(value) else {"$text": json.dumps(value)[1:-1]}
+        return str(value) if encodable(value) else {"$text": json.dumps(value)[1:-1]}
     if isinstance(value, int):
         return int(value) if -_LONGEST_INT < value < _LONGEST_INT else {"$int": hex(value)}
     if isinstance(value, float):
@@ -203,7 +219,7 @@ def mark(value: Any, path: tuple[int, ...] = ()) -> Any:
 
 
 def _mark_dict(value: dict[Any, Any], path: tuple[int, ...]) -> Any:
-    if not all(_encodable(str(key)) for key in value):
+    if not all(encodable(str(key)) for key in value):
         return {"$pairs": [[mark(str(key)), mark(item, path)] for key, item in value.items()]}
     marked = {str(key): mark(item, path) for key, item in value.items()}
     return {"$dict": marked} if _is_marker(value) else marked
@@ -219,7 +235,10 @@ def _mark_struct(value: msgspec.Struct, path: tuple[int, ...]) -> dict[str, Any]
     return marked
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
+    """Whether a text is without lone surrogates."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

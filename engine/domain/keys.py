@@ -4,6 +4,7 @@ import re
 import secrets
 from datetime import datetime
 
+from engine.domain.encoding import encodable
 from engine.domain.platforms import Platform
 from engine.domain.sources import SessionSource
 from engine.domain.whatsapp import canonical_whatsapp_identifier
@@ -106,6 +107,8 @@ def _person(source: SessionSource, identifier: str) -> str:
 def _check(what: str, value: object) -> None:
     if not isinstance(value, str) or not value:
         raise ValueError(f"a {what} must be a non-empty str, not {value!r}")
+    if not encodable(value):
+        raise ValueError(f"{what} {value!r} is refused: it has a lone surrogate")
     for bad in ("..", "\\"):
         if bad in value:
             raise ValueError(f"{what} {value!r} is refused: it contains {bad!r}")

@@ -16,7 +16,7 @@ ACCIDENTAL = frozenset({"agent_close", "ws_orphan_reap"})
 """Ends nobody asked for: such a session may be recovered, and a deliberate reason replaces the accidental one."""
 
 COMPRESSION = "compression"
-_NUMBERED = re.compile(r"^(.*?) #([2-9]|[1-9][0-9]+)$", re.DOTALL)
+_NUMBERED = re.compile(r"^(.*?) #([2-9]|[1-9][0-9]{1,17})$", re.DOTALL)
 
 
 class Session(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -305,7 +305,7 @@ class EventLog:
         self.close()
 
     def __del__(self) -> None:
-        if self._unusable is None:
+        if getattr(self, "_unusable", self) is None:  # a constructor that was called wrongly has set nothing
             warnings.warn(f"the log {self.path} was not closed", ResourceWarning, source=self, stacklevel=2)
             self.close()
 

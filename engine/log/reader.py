@@ -18,6 +18,7 @@ _BATCH = 250
 _TOPIC_WINDOW = 20_000
 _IDLE_CONNECTIONS = 8
 _BEYOND = 1 << 62
+_LONGEST_LOOK = 5.0
 
 
 class Reader:
@@ -33,13 +34,13 @@ class Reader:
         self._explain = explain
         self._damaged = damaged
         self._idle: deque[apsw.Connection] = deque()
-        self._watching: list[apsw.Connection] = []
+        self._watching: list[tuple[apsw.Connection, threading.Lock]] = []
         self._closed: LogError | None = None
         self._mutex = threading.Lock()
 
     def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one query to its end on a connection of the pool."""
-        self._check_open()
+        self.check_open()
         try:
             connection = self._idle.popleft()
         except IndexError:
@@ -51,7 +52,7 @@ class Reader:
 
     def rows_of(self, connection: apsw.Connection, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one query to its end on a connection of this reader's."""
-        self._check_open()
+        self.check_open()
         try:
             return connection.execute(sql, bindings).fetchall()
         except apsw.Error as error:
@@ -64,16 +65,17 @@ class Reader:
         except UnicodeEncodeError as error:
             raise InvalidEventError(f"no name in the log has lone surrogates: {error}") from error
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise why nothing can be read any more."""
         if self._closed is not None:
             raise self._closed.with_traceback(None)
 
-    def connect_for_watching(self) -> apsw.Connection:
-        """A connection that stays with one user until the log is closed."""
+    def connect_for_watching(self, mutex: threading.Lock) -> apsw.Connection:
+        """A connection that stays with one user until the log is closed; who uses it holds the lock."""
         connection = self._connect()
         with self._mutex:
             if self._closed is None:
-                self._watching.append(connection)
+                self._watching.append((connection, mutex))
                 return connection
         close_connection(connection)
         raise self._closed.with_traceback(None)
@@ -217,16 +219,20 @@ class Reader:
     def close(self, reason: LogError | None = None) -> None:
         with self._mutex:
             self._closed = reason or ClosedLogError("the log is closed; open it again to use it")
-            connections = [*self._idle, *self._watching]
-            self._idle.clear()
-            self._watching.clear()
-        for connection in connections:
+            idle, self._idle = self._idle, deque()
+            watching, self._watching = self._watching, []
+        for connection in idle:
             close_connection(connection)
+        for connection, mutex in watching:
+            # Longer than any look takes; not for ever, because a signal handler may have interrupted its holder.
+            if mutex.acquire(timeout=_LONGEST_LOOK):
+                close_connection(connection)
+                mutex.release()
 
     def abandon(self, reason: LogError) -> list[apsw.Connection]:
         """After a fork, in the child: give up the connections without closing or locking anything."""
         self._closed = reason
-        connections = [*self._idle, *self._watching]
+        connections = [*self._idle, *(connection for connection, _ in self._watching)]
         self._idle, self._watching = deque(), []
         return connections
 

@@ -1,12 +1,17 @@
 """What the gateway's tests run in other processes: `python -m tests.gateway.children <function> <arguments…>`."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from itertools import count
 from pathlib import Path
 
 from engine import SessionStore
+from engine.log.errors import ForkedLogError
 from tests.gateway.support import source
 
 ROOT = Path(__file__).parent.parent.parent
@@ -90,6 +95,36 @@ def take_a_turn(folder, name):
     entry = store.get_or_create_session(source(name))
     say(store.begin_turn(entry.session_key))
     sys.stdin.readline()
+
+
+def fork_while_routing(folder):
+    """Fork again and again while threads route; say how each child ended."""
+    store = SessionStore(folder, synchronous="OFF")
+
+    def route():
+        for number in count():
+            store.get_or_create_session(source(str(number % 8)))
+            time.sleep(0.0005)
+
+    for _ in range(2):
+        threading.Thread(target=route, daemon=True).start()
+    ends = [store.close, lambda: None, lambda: used_in_a_fork(store)]
+    for number in range(15):
+        time.sleep(0.02)
+        child = os.fork()
+        if child == 0:
+            ends[number % 3]()
+            sys.exit(0)
+        say(os.waitpid(child, 0)[1])
+    say("done")
+    store.close()
+
+
+def used_in_a_fork(store):
+    for call in (store.list_sessions, lambda: store.get_or_create_session(source("0"))):
+        with contextlib.suppress(ForkedLogError):
+            call()
+            os._exit(1)
 
 
 def hold_the_lock(folder):

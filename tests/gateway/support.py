@@ -1,5 +1,7 @@
 """What the gateway's tests have in common: a clock that only moves when told, and short ways to look at a store."""
 
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -57,3 +59,11 @@ def tables(store: SessionStore) -> dict[str, list[tuple[Any, ...]]]:
     """Everything the inline projections keep."""
     names = ("lanes", "sessions", "message_ids", "turns", "projections")
     return {name: sorted(store.log.query(f"SELECT * FROM {name}"), key=repr) for name in names}
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for something that another thread or process does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.002)

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine import AsyncSessionStore, SessionStore, UnknownSessionError
+from engine import AsyncSessionStore, SessionStore, UnknownSessionError, get_session_env, set_session_vars
 from tests.gateway.support import policy, texts
 
 KEY = "agent:main:telegram:dm:4711"
@@ -177,3 +177,61 @@ def test_closing_by_the_context_manager(open_store, source):
             await face.reset_session(KEY)
 
     asyncio.run(talk())
+
+
+def test_a_slow_answer_of_the_host_keeps_no_other_lane_waiting(open_store, clock, source):
+    """G32: however many lanes wait for the host's answer."""
+    slow = threading.Event()
+    store = open_store(policy("idle", idle_minutes=1), lambda key: slow.wait(30))
+    for lane in range(40):
+        store.get_or_create_session(source(str(lane)))
+    clock.advance(hours=1)
+
+    async def talk():
+        face = AsyncSessionStore(store)
+        waiting = [asyncio.create_task(face.get_or_create_session(source(str(lane)))) for lane in range(40)]
+        await asyncio.sleep(0.1)
+        fresh = await asyncio.wait_for(face.get_or_create_session(source("fresh")), 10)
+        assert await asyncio.wait_for(face.load_transcript(fresh.session_id), 10) == []
+        assert not any(task.done() for task in waiting)
+        slow.set()
+        return await asyncio.gather(*waiting)
+
+    assert len(asyncio.run(talk())) == 40
+
+
+def test_a_cancelled_first_message_still_makes_its_lane(store, source):
+    async def talk():
+        face = AsyncSessionStore(store)
+        for steps in range(4):
+            task = asyncio.create_task(face.get_or_create_session(source(str(steps))))
+            for _ in range(steps + 1):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        while len(await face.list_sessions()) < 4:  # the test's own time limit ends it if they never come
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(talk(), 30))
+    assert len({entry.session_id for entry in store.list_sessions()}) == 4
+
+
+def test_the_host_is_asked_in_the_context_of_the_task(open_store, clock, source):
+    """G57: the callback may look at the session's variables."""
+    seen = []
+
+    def idle(_key):
+        seen.append(get_session_env("HERMES_SESSION_CHAT_ID"))
+        return False
+
+    store = open_store(policy("idle", idle_minutes=1), idle)
+    store.get_or_create_session(source())
+    clock.advance(hours=1)
+
+    async def talk():
+        set_session_vars(chat_id="4711")
+        await AsyncSessionStore(store).get_or_create_session(source())
+
+    asyncio.run(talk())
+    assert seen == ["4711"]

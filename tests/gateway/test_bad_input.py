@@ -1,15 +1,18 @@
 """Bad input: a clear error each, and nothing lost."""
 
 import contextlib
+import gc
 import os
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from engine import GatewayConfig, Platform, SessionResetPolicy, SessionSource, SessionStore, UnknownSessionError
 from engine.domain import events as e
 from engine.domain.envelope import NEXT_VERSION, Envelope
-from engine.log.errors import DiskFullError, LockedLogError
+from engine.log.errors import ClosedLogError, DiskFullError, LockedLogError
 from engine.log.eventlog import EventLog
 from tests.faults.disk import Disk, full_error
 from tests.gateway.children import Child
@@ -133,7 +136,13 @@ def test_an_unknown_platform(store):
         lambda store, sid: store.update_session(KEY, input_tokens=1.5),
         lambda store, sid: store.update_session(KEY, cost_usd="1"),
         lambda store, sid: store.update_session(KEY, cost_usd=float("nan")),
+        lambda store, sid: store.update_session(KEY, cost_usd=10**400),
+        lambda store, sid: store.suspend_session("agent:main:telegram:dm:\ud800"),
+        lambda store, sid: store.end_session("\ud800", "done"),
+        lambda store, sid: store.compress_session(sid, "child\ud800"),
         lambda store, sid: store.mark_resume_pending(KEY, None),
+        lambda store, sid: store.mark_resume_pending(KEY, ""),
+        lambda store, sid: store.mark_resume_pending(KEY, "\ud800"),
         lambda store, sid: store.suspend_recently_active("120"),
         lambda store, sid: store.suspend_recently_active(float("inf")),
         lambda store, sid: store.suspend_recently_active(10**400),
@@ -148,9 +157,16 @@ def test_an_unknown_platform(store):
         lambda store, sid: store.is_session_finalizable(None),
         lambda store, sid: store.begin_turn(KEY, lease_seconds="long"),
         lambda store, sid: store.begin_turn(KEY, lease_seconds=float("inf")),
+        lambda store, sid: store.begin_turn(KEY, lease_seconds=0),
+        lambda store, sid: store.begin_turn(KEY, lease_seconds=-5),
         lambda store, sid: store.end_turn(None),
         lambda store, sid: store.end_turn("token", error=ValueError("x")),
         lambda store, sid: store.end_session(sid, None),
+        lambda store, sid: store.end_session(sid, ""),
+        lambda store, sid: store.end_session(sid, "\ud800"),
+        lambda store, sid: store.fork_session(sid, 0),
+        lambda store, sid: store.fork_session(sid, -1),
+        lambda store, sid: store.fork_session(sid, 10**400),
         lambda store, sid: store.rewind_session(sid, "1"),
         lambda store, sid: store.rewind_session(sid, True),
         lambda store, sid: store.compress_session(sid, covers=-1),
@@ -161,7 +177,7 @@ def test_an_unknown_platform(store):
 def test_a_value_of_the_wrong_type_or_size_is_refused_and_nothing_happens(store, source, call):
     sid = store.get_or_create_session(source()).session_id
     before = store.log.last_position
-    with pytest.raises(ValueError, match=r"must be|not"):
+    with pytest.raises(ValueError, match=r"must be|not|is refused"):
         call(store, sid)
     assert store.log.last_position == before
 
@@ -175,6 +191,12 @@ def test_a_value_of_the_wrong_type_or_size_is_refused_and_nothing_happens(store,
         ({"clock": lambda: None}, "clock"),
         ({"actor": ""}, "actor"),
         ({"actor": None}, "actor"),
+        ({"actor": "\ud800"}, "actor"),
+        ({"cached_lanes": -1}, "cached_lanes"),
+        ({"cached_lanes": "x"}, "cached_lanes"),
+        ({"cached_transcript_bytes": None}, "cached_transcript_bytes"),
+        ({"active_profile": 5}, "active_profile"),
+        ({"read_only": True}, "read_only"),
     ],
 )
 def test_a_store_says_what_is_wrong_with_its_own_arguments(open_store, options, said):
@@ -305,6 +327,57 @@ def test_a_store_that_cannot_open_leaves_nothing_open(open_store):
 
 def test_files_are_the_owners_only(store):
     assert os.stat(store.log.path).st_mode & 0o777 == 0o600  # noqa: PTH116 - path is text
+
+
+def test_a_store_needs_a_folder():
+    with pytest.raises(ValueError, match="sessions_dir"):
+        SessionStore("")
+
+
+def test_an_option_nobody_knows_is_one_error(tmp_path, recwarn):
+    with pytest.raises(TypeError, match="colour"):
+        SessionStore(tmp_path, colour="red")
+    gc.collect()
+    assert not recwarn.list
+
+
+def test_a_title_with_a_number_longer_than_any_number(store, source):
+    sid = store.get_or_create_session(source()).session_id
+    title = store.set_session_title(sid, "T #" + "9" * 5000)
+    say(store, sid, "x")
+    assert store.get_session(store.compress_session(sid)).title == f"{title} #2"
+
+
+def test_closing_while_threads_route_closes_everything(open_store, source):
+    for _ in range(10):
+        store = open_store()
+        for chat in range(4):
+            store.get_or_create_session(source(str(chat)))
+        errors = []
+
+        def route(store=store, errors=errors):
+            try:
+                while True:
+                    store.get_or_create_session(source(str(threading.get_ident() % 4)))
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
+                errors.append(type(error))
+
+        threads = [threading.Thread(target=route) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.02)
+        store.close()
+        for thread in threads:
+            thread.join()
+        assert set(errors) == {ClosedLogError}
+        assert not Path(store.log.path + "-wal").exists(), "a connection was left open"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_of_a_busy_gateway_ends_whatever_it_does_with_the_store(tmp_path):
+    with Child("fork_while_routing", tmp_path) as child:
+        ended = [child.said() for _ in range(16)]
+    assert ended == [0] * 15 + ["done"]
 
 
 def test_use_after_close(open_store, source):

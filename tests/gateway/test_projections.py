@@ -213,3 +213,52 @@ def test_sessions_whose_creation_was_erased_do_not_share_a_turn(store, source):
     store.log.erase(created, actor="operator", reason="asked to")
     tokens = [store.begin_turn(entry.session_key) for entry in entries]
     assert len(set(tokens)) == 2
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda sid: (f"session:{sid}", e.MessageAppended(message={"role": "user", "content": "again"}, message_id="1")),
+        lambda sid: (f"lane:{KEY}", e.LaneRouted(session_id="../x", how="created")),
+    ],
+    ids=["a message id twice", "a session id that is none"],
+)
+def test_a_stream_goes_on_after_an_event_that_was_put_aside(store, source, bad):
+    entry = store.get_or_create_session(source())
+    store.append_to_transcript(entry.session_id, {"role": "user", "content": "a", "message_id": "1"})
+    stream, event = bad(entry.session_id)
+    with EventLog(store.log.path) as log:
+        log.append([Envelope(stream, NEXT_VERSION, event)])
+    say(store, entry.session_id, "b")
+    assert [position for position, _ in store.quarantined()] == [store.log.last_position - 1]
+    assert texts(store, entry.session_id) == ["a", "b"]
+    assert store.get_or_create_session(source()).session_id == entry.session_id
+    assert store.suspend_session(KEY)
+    store.rebuild()  # which also reports what was put aside
+    before = tables(store)
+    store.rebuild()
+    assert tables(store) == before
+    assert store.reset_session(KEY).session_id != entry.session_id
+
+
+def test_an_event_from_outside_the_commands_is_checked_before_it_is_taken(store, source):
+    store.get_or_create_session(source())
+    with pytest.raises(ValueError, match="is refused"):
+        store.log.append([Envelope(f"lane:{KEY}", NEXT_VERSION, e.LaneRouted(session_id="../x", how="created"))])
+    assert len(store.list_sessions()) == 1
+
+
+def test_a_command_that_failed_does_not_hide_what_another_program_appends_next(store, source):
+    sid = store.get_or_create_session(source()).session_id
+
+    def fails(transaction):
+        transaction.append([Envelope(f"session:{sid}", NEXT_VERSION, e.MessageAppended(message={"role": "user"}))])
+        raise KeyError("on purpose")
+
+    with pytest.raises(KeyError):
+        store.log.transact(fails)
+    with EventLog(store.log.path) as log:
+        message = e.MessageAppended(message={"role": "user", "content": "from elsewhere"})
+        log.append([Envelope(f"session:{sid}", NEXT_VERSION, message)])
+    say(store, sid, "mine")
+    assert texts(store, sid) == ["from elsewhere", "mine"]

@@ -11,7 +11,7 @@ from engine import GatewayConfig, Platform, SessionResetPolicy
 from engine.domain import events as e
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.log.eventlog import EventLog
-from tests.gateway.support import FakeClock, lane, policy, say, since, texts
+from tests.gateway.support import FakeClock, lane, policy, say, since, texts, until
 
 KEY = "agent:main:telegram:dm:4711"
 
@@ -604,3 +604,45 @@ class TestInternalTurns:
         clock.advance(minutes=30)
         assert store.get_or_create_session(source(), touch=False).updated_at == first.updated_at
         assert lane(store, KEY).updated_at == first.updated_at
+
+
+class TestTouchesBehind:
+    def test_a_clock_that_fails_once_does_not_stop_them(self, open_store, clock, source, caplog):
+        """G24: what could not be written is tried again."""
+        broken = threading.Event()
+
+        def sometimes():
+            if broken.is_set() and threading.current_thread().name == "session-touches":
+                raise RuntimeError("no time")
+            return clock()
+
+        store = open_store(clock=sometimes)
+        store.get_or_create_session(source())
+        broken.set()
+        clock.advance(minutes=5)
+        store.get_or_create_session(source())
+        until(lambda: "touches of 1 lanes wait" in caplog.text)
+        broken.clear()
+        until(lambda: store.metrics()["pending_touches"] == 0)
+
+    def test_listing_does_not_wait_for_the_traffic(self, open_store, clock, source):
+        """G41: what is touched while the list is made is not waited for."""
+        store = open_store()
+        for chat in range(20):
+            store.get_or_create_session(source(str(chat)))
+        rounds = []
+        write = store._touches._write
+
+        def write_and_touch_again(keys):
+            rounds.append(len(keys))
+            assert len(rounds) < 50, "the list is never made"
+            write(keys)
+            clock.advance(seconds=1)
+            for chat in range(20):
+                store.get_or_create_session(source(str(chat)))
+
+        store._touches._write = write_and_touch_again
+        clock.advance(seconds=1)
+        store.get_or_create_session(source("0"))
+        assert len(store.list_sessions()) == 20
+        store._touches._write = write

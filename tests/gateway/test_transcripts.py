@@ -2,13 +2,19 @@
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from engine import UnknownSessionError
 from engine.domain import events as e
+from engine.domain.envelope import NEXT_VERSION, Envelope
+from engine.log.eventlog import EventLog
 from tests.faults.disk import Disk, full_error
 from tests.gateway.support import say, texts
+from tests.gateway.test_projections import damage
+
+BROKEN_MARK = '{"type":"message.appended","message":{"role":"user","content":{"$int":"zz"}}}'
 
 
 @pytest.fixture
@@ -348,3 +354,51 @@ def test_erasing_a_message_brings_nothing_back(store, source):
     store.restore_rewound(session_id)
     assert store.rewind_session(session_id)["target_text"] == "3"
     assert [message["content"] for message in store.load_transcript(session_id)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("depth", [150, 600, 960, 10_000])
+def test_however_deep_a_message_is_the_session_can_be_read(store, open_store, source, depth):
+    """G52, G48: a depth that Python cannot follow is cut where it is stored, not found when it is read."""
+    session_id = store.get_or_create_session(source()).session_id
+    content: Any = "x"
+    for _ in range(depth):
+        content = [content]
+    store.append_to_transcript(session_id, {"role": "user", "content": content})
+    store.append_to_transcript(session_id, {"role": "tool", "content": {"$schema": "x"}})
+    for each in (store, open_store()):
+        deep, schema = each.load_transcript(session_id)
+        assert schema["content"] == {"$schema": "x"}
+        assert (deep["content"] == content) if depth < 200 else ("nested deeper" in repr(deep))
+    assert len(store.load_transcript(store.fork_session(session_id))) == 2
+
+
+def test_a_message_with_a_broken_mark_is_left_out_and_the_others_are_read(store, source, caplog):
+    """Regression 11, for a message that another program wrote."""
+    session_id = store.get_or_create_session(source()).session_id
+    say(store, session_id, "one")
+    with EventLog(store.log.path) as log:
+        log.append([Envelope(f"session:{session_id}", NEXT_VERSION, e.MessageAppended(message={"role": "user"}))])
+        log.transact(lambda t: damage(t, log.last_position, "message.appended", BROKEN_MARK))
+    say(store, session_id, "two")
+    assert texts(store, session_id) == ["one", "two"]
+    assert store.get_session(session_id).message_count == 2
+    assert "put aside" in caplog.text
+
+
+def test_ids_that_look_alike_only_when_escaped_are_two(store, source):
+    """G47, G52."""
+    session_id = store.get_or_create_session(source()).session_id
+    ids = ["m\ud800", "m\\ud800", '\0"m\\ud800"', "\0m"]
+    for message_id in ids:
+        assert store.append_to_transcript(session_id, {"role": "user", "content": "x", "message_id": message_id})
+    assert [message["message_id"] for message in store.load_transcript(session_id)] == ids
+
+
+def test_what_came_late_for_a_compressed_session_is_known_under_its_id(store, source):
+    """G47: it was appended to the session that goes on, and acknowledged for this one."""
+    session_id = store.get_or_create_session(source()).session_id
+    say(store, session_id, "one")
+    store.compress_session(session_id)
+    store.append_to_transcript(session_id, {"role": "user", "content": "late", "message_id": "late-1"})
+    assert store.has_platform_message_id(session_id, "late-1")
+    assert not store.has_platform_message_id(session_id, "late-2")

@@ -281,9 +281,11 @@ class Model:
         return self.entry(lane)
 
     def set_model_override(self, key: str, override: Json | None) -> None:
+        kept = {k: str(v) for k, v in (override or {}).items() if k in ("model", "provider", "base_url") and v}
         if key in self.lanes:
-            kept = {k: str(v) for k, v in (override or {}).items() if k in ("model", "provider", "base_url") and v}
             self.lanes[key]["model_override"] = kept or None
+        elif kept:
+            raise UnknownLaneError
 
     def get_model_override(self, key: str) -> Json | None:
         override: Json | None = self.lanes.get(key, {}).get("model_override")

@@ -499,7 +499,7 @@ class StoreMachine(RuleBasedStateMachine):
             "message_count": len(live),
         }
         for message_id in ("p1", "p2", "p3", "p\ud800"):
-            known = message_id in session["ids"]
+            known = message_id in session["ids"] | self.model.sessions[self.model.tip(session_id)]["ids"]
             assert self.call("has_platform_message_id", session_id, message_id) == known
         entry = self.call("lookup_by_session_id", session_id)
         leading = [self.seen(self.model.entry(x)) for x in self.model.lanes.values() if x["session_id"] == session_id]
