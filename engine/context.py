@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from enum import Enum
 from types import MappingProxyType
-from typing import TypedDict, Unpack
 
 from engine.domain.platforms import Platform
 
@@ -21,51 +20,57 @@ class _State(Enum):
 _Value = str | _State
 SessionTokens = tuple[Token[_Value], ...]
 
-_FIELDS = {
-    "platform": "HERMES_SESSION_PLATFORM",
-    "source": "HERMES_SESSION_SOURCE",
-    "chat_id": "HERMES_SESSION_CHAT_ID",
-    "chat_name": "HERMES_SESSION_CHAT_NAME",
-    "thread_id": "HERMES_SESSION_THREAD_ID",
-    "user_id": "HERMES_SESSION_USER_ID",
-    "user_name": "HERMES_SESSION_USER_NAME",
-    "session_key": "HERMES_SESSION_KEY",
-    "session_id": "HERMES_SESSION_ID",
-    "message_id": "HERMES_SESSION_MESSAGE_ID",
-    "profile": "HERMES_SESSION_PROFILE",
-}
+_NAMES = (
+    "HERMES_SESSION_PLATFORM",
+    "HERMES_SESSION_SOURCE",
+    "HERMES_SESSION_CHAT_ID",
+    "HERMES_SESSION_CHAT_NAME",
+    "HERMES_SESSION_THREAD_ID",
+    "HERMES_SESSION_USER_ID",
+    "HERMES_SESSION_USER_NAME",
+    "HERMES_SESSION_KEY",
+    "HERMES_SESSION_ID",
+    "HERMES_SESSION_MESSAGE_ID",
+    "HERMES_SESSION_PROFILE",
+)
 _VARIABLES: Mapping[str, ContextVar[_Value]] = MappingProxyType(
-    {name: ContextVar(name, default=_State.NEVER_SET) for name in _FIELDS.values()}
+    {name: ContextVar(name, default=_State.NEVER_SET) for name in _NAMES}
 )
 
 
-class SessionVars(TypedDict, total=False):
-    """What `set_session_vars` takes."""
+def set_session_vars(
+    platform: Platform | str | None = "",
+    source: str | None = "",
+    chat_id: str | None = "",
+    chat_name: str | None = "",
+    thread_id: str | None = "",
+    user_id: str | None = "",
+    user_name: str | None = "",
+    session_key: str | None = "",
+    session_id: str | None = "",
+    message_id: str | None = "",
+    profile: str | None = "",
+) -> SessionTokens:
+    """Set every variable for this task and what it starts; one that is not given, or None, becomes "".
 
-    platform: Platform | str | None
-    source: str | None
-    chat_id: str | None
-    chat_name: str | None
-    thread_id: str | None
-    user_id: str | None
-    user_name: str | None
-    session_key: str | None
-    session_id: str | None
-    message_id: str | None
-    profile: str | None
-
-
-def set_session_vars(**values: Unpack[SessionVars]) -> SessionTokens:
-    """Set the given variables for this task and what it starts; the others stay as they are.
-
-    None is a value here, "there is none", and becomes "": a session without a thread must not fall back
-    to a thread in the environment. Keep the tokens to restore what was there before.
+    All of them, because a turn has no thread of the turn before it, nor one of the environment's. Keep
+    the tokens to restore what was there before.
     """
-    unknown = sorted(set(values) - set(_FIELDS))
-    if unknown:
-        raise TypeError(f"unknown session variable {', '.join(unknown)}; known are {', '.join(_FIELDS)}")
-    texts = {_FIELDS[field]: _as_text(value) for field, value in values.items()}
-    return tuple(_VARIABLES[name].set(text) for name, text in texts.items())
+    given = (
+        platform,
+        source,
+        chat_id,
+        chat_name,
+        thread_id,
+        user_id,
+        user_name,
+        session_key,
+        session_id,
+        message_id,
+        profile,
+    )
+    texts = [_as_text(value) for value in given]  # all are checked before the first is set
+    return tuple(variable.set(text) for variable, text in zip(_VARIABLES.values(), texts, strict=True))
 
 
 def clear_session_vars(tokens: SessionTokens | None = None) -> None:  # noqa: ARG001 - see below

@@ -14,6 +14,7 @@ import msgspec
 
 from engine import holders
 from engine.cache import LaneCache
+from engine.clock import local_now
 from engine.commander import Commander, number
 from engine.commands import routing
 from engine.domain.config import GatewayConfig
@@ -63,11 +64,6 @@ def _abandon_all() -> None:
 
 
 os.register_at_fork(after_in_child=_abandon_all)
-
-
-def local_now() -> datetime:
-    """The default clock: the machine's local time."""
-    return datetime.now().astimezone()
 
 
 class SessionInfo(msgspec.Struct, frozen=True):

@@ -86,7 +86,10 @@ class PlatformConfig(msgspec.Struct, frozen=True):
 
 
 class GatewayConfig(msgspec.Struct, frozen=True):
-    """The rules a store works by. Platform keys may be given by name."""
+    """The rules a store works by. Platforms may be given by name.
+
+    `session_store_max_age_days` is the host's: it passes it to `prune_old_entries` when it cleans up.
+    """
 
     platforms: dict[Platform, PlatformConfig] = {}
     default_reset_policy: SessionResetPolicy = msgspec.field(default_factory=SessionResetPolicy)
@@ -108,10 +111,13 @@ class GatewayConfig(msgspec.Struct, frozen=True):
             _expect(field, getattr(self, field), bool)
         _expect("session_store_max_age_days", self.session_store_max_age_days, int, type(None))
 
-    def get_reset_policy(self, platform: Platform | None = None, session_type: str | None = None) -> SessionResetPolicy:
+    def get_reset_policy(
+        self, platform: Platform | str | None = None, session_type: str | None = None
+    ) -> SessionResetPolicy:
         """Return the platform's own policy, else the chat type's, else the default."""
-        if platform is not None and platform in self.reset_by_platform:
-            return self.reset_by_platform[platform]
+        known = Platform(platform) if isinstance(platform, str) else platform
+        if known is not None and known in self.reset_by_platform:
+            return self.reset_by_platform[known]
         if session_type is not None and session_type in self.reset_by_type:
             return self.reset_by_type[session_type]
         return self.default_reset_policy
@@ -121,9 +127,9 @@ class GatewayConfig(msgspec.Struct, frozen=True):
         enabled = (platform for platform, settings in self.platforms.items() if settings.enabled)
         return sorted(enabled, key=lambda platform: platform.value)
 
-    def get_home_channel(self, platform: Platform) -> HomeChannel | None:
+    def get_home_channel(self, platform: Platform | str) -> HomeChannel | None:
         """Return where a message to the platform alone goes, if the host has set it."""
-        settings = self.platforms.get(platform)
+        settings = self.platforms.get(Platform(platform))
         return None if settings is None else settings.home_channel
 
     @classmethod

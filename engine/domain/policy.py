@@ -30,6 +30,8 @@ class SessionResetPolicy(msgspec.Struct, frozen=True):
     """When a lane's session is replaced by a new one, and whether people are told.
 
     Checked when made: a wrong hour found at night in the middle of a conversation is found too late.
+    `notify` and `notify_exclude_platforms` are the host's, which does the telling: `consume_notices` says what
+    happened in any case.
     """
 
     mode: ResetMode = "none"

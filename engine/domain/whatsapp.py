@@ -63,18 +63,21 @@ def _parse(content: bytes | None) -> str:
 
 
 def _reader(session_dir: str | os.PathLike[str] | None) -> ReadMapping:
-    folder = _default_session_dir() if session_dir is None else Path(session_dir)
+    folders = _default_session_dirs() if session_dir is None else [Path(session_dir)]
 
     def read(name: str) -> bytes | None:
-        try:
-            with (folder / name).open("rb") as file:
-                return file.read(_MAX_FILE_BYTES)
-        except (OSError, ValueError):
-            return None
+        for folder in folders:
+            try:
+                with (folder / name).open("rb") as file:
+                    return file.read(_MAX_FILE_BYTES)
+            except (OSError, ValueError):
+                continue
+        return None
 
     return read
 
 
-def _default_session_dir() -> Path:
-    home = os.environ.get("HERMES_HOME") or "~/.hermes"
-    return Path(home).expanduser() / "whatsapp" / "session"
+def _default_session_dirs() -> list[Path]:
+    """Where the host keeps them: in its first versions' folder, or in that of later ones."""
+    home = Path(os.environ.get("HERMES_HOME") or "~/.hermes").expanduser()
+    return [home / "whatsapp" / "session", home / "platforms" / "whatsapp" / "session"]

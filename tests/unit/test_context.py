@@ -62,10 +62,14 @@ def test_g57_set_value_hides_the_environment_even_when_empty(monkeypatch: pytest
     assert get_session_env(CHAT) == "c"
 
 
-def test_g57_only_the_given_variables_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_g57_nothing_of_the_turn_before_or_of_the_environment_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(USER, "from the environment")
-    set_session_vars(chat_id="c")
-    assert get_session_env(USER) == "from the environment"
+    set_session_vars(chat_id="c", thread_id="of the turn before")
+    set_session_vars("slack", "", "d")
+    assert get_session_env("HERMES_SESSION_PLATFORM") == "slack"
+    assert get_session_env(CHAT) == "d"
+    assert get_session_env("HERMES_SESSION_THREAD_ID", "default") == ""
+    assert get_session_env(USER, "default") == ""
 
 
 def test_g57_none_means_there_is_none_and_hides_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +119,7 @@ def test_g57_reset_with_tokens_restores_what_was_there_before() -> None:
     inner = set_session_vars(chat_id="inner", user_id="u")
     reset_session_vars(inner)
     assert get_session_env(CHAT) == "outer"
-    assert get_session_env(USER, "default") == "default"
+    assert get_session_env(USER, "default") == ""
     reset_session_vars(inner)
     assert get_session_env(CHAT) == "outer"
 

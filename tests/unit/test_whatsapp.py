@@ -135,3 +135,11 @@ def test_g12_session_folder_is_found_from_the_environment(tmp_path: Path, monkey
     assert canonical_whatsapp_identifier("4444") == "2"
     monkeypatch.setenv("HERMES_HOME", "")
     assert canonical_whatsapp_identifier("4444") == "2"
+
+
+def test_g12_later_hosts_keep_the_mappings_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    folder = tmp_path / "platforms" / "whatsapp" / "session"
+    folder.mkdir(parents=True)
+    write(folder, "4444", "1")
+    assert canonical_whatsapp_identifier("4444") == "1"

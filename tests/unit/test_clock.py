@@ -1,0 +1,46 @@
+"""The default clock."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from engine.clock import local_now, local_zone
+from engine.domain.policy import SessionResetPolicy, reset_reason
+
+
+@pytest.fixture(autouse=True)
+def found_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    local_zone.cache_clear()
+    yield
+    monkeypatch.undo()
+    local_zone.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", ":Europe/Berlin"])
+def test_g29_a_boundary_before_the_clocks_changed_is_not_an_hour_off(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("TZ", name)
+    zone = local_zone()
+    assert local_now().tzinfo is zone
+    policy = SessionResetPolicy(mode="daily", at_hour=1)
+    touched = datetime(2026, 10, 25, 1, 30, tzinfo=zone)
+    assert reset_reason(policy, touched, datetime(2026, 10, 25, 10, tzinfo=zone)) is None
+    touched = datetime(2026, 3, 29, 0, 30, tzinfo=zone)
+    assert reset_reason(policy, touched, datetime(2026, 3, 29, 10, tzinfo=zone)) == "daily"
+
+
+def test_a_zone_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "zone").write_bytes((files("tzdata.zoneinfo.Asia") / "Tokyo").read_bytes())
+    monkeypatch.setenv("TZ", str(tmp_path / "zone"))
+    assert local_now().utcoffset() == timedelta(hours=9)
+
+
+@pytest.mark.parametrize("name", ["CET-1CEST,M3.5.0,M10.5.0/3", "/nowhere/at/all", "No/Such_Zone"])
+def test_without_a_zone_the_time_is_still_right(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("TZ", name)
+    assert local_zone() is None
+    assert abs(local_now() - datetime.now(UTC)) < timedelta(minutes=1)
