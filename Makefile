@@ -7,7 +7,7 @@ PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 BENCH := --benchmark-columns=median,iqr,rounds --benchmark-sort=name -q -s
 
-.PHONY: demo test lint bench bench-peers peers-test soak docs clean
+.PHONY: help demo test lint bench bench-peers peers-test soak docs clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -15,6 +15,9 @@ $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(READY)
+
+help: ## what can be made
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
 
 demo: $(READY) ## kill a writer and a gateway in mid-flight and show that nothing acknowledged is lost
 	$(BIN)/python -m examples.demo

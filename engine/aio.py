@@ -16,8 +16,7 @@ from engine.commands import routing
 from engine.commands.lanes import Notices
 from engine.domain.entry import SessionEntry
 from engine.domain.sources import SessionSource
-from engine.log.eventlog import Health
-from engine.store import SessionInfo, SessionStore
+from engine.store import SessionInfo, SessionStore, StoreHealth
 from engine.work import AskFirstError
 
 T = TypeVar("T")
@@ -241,7 +240,7 @@ class AsyncSessionStore:
     async def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         return await self._read(self.store.load_transcript, session_id)
 
-    async def health(self) -> Health:
+    async def health(self) -> StoreHealth:
         return await self._read(self.store.health)
 
     async def quarantined(self) -> list[tuple[int, str]]:

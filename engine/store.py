@@ -82,6 +82,13 @@ class SessionInfo(msgspec.Struct, frozen=True):
     message_count: int
 
 
+class StoreHealth(Health, frozen=True, kw_only=True):
+    """How the store is doing: the log's health, and that of the tables beside it."""
+
+    projection_position: int
+    quarantined_events: int
+
+
 class SessionStore(Commander):
     """Routes messages to sessions and keeps their transcripts; for many threads, tasks and processes at once.
 
@@ -335,17 +342,19 @@ class SessionStore(Commander):
         """The log everything is in: read it, follow it, verify it."""
         return self._log
 
-    def health(self) -> Health:
-        """The state of the log and its writer."""
-        return self._log.health()
+    def health(self) -> StoreHealth:
+        """The state of the log and its writer, how far the tables are, and what had to be put aside."""
+        health, query = msgspec.structs.asdict(self._log.health()), self._log.query
+        quarantined = len(inline.quarantined(query))
+        return StoreHealth(**health, projection_position=inline.position(query), quarantined_events=quarantined)
 
     def metrics(self) -> dict[str, int | float]:
         """Counters for a host's dashboard."""
-        health, query = self._log.health(), self._log.query
+        health = self.health()
         return {
             "position": health.position,
-            "projection_position": inline.position(query),
-            "quarantined_events": len(inline.quarantined(query)),
+            "projection_position": health.projection_position,
+            "quarantined_events": health.quarantined_events,
             "queue_depth": health.queue_depth,
             "commits": health.commits,
             "commands": health.commands,

@@ -33,10 +33,14 @@ class Gateway:
                 print(f"{entry.session_key}: was cut off and will be resumed ({entry.resume_reason})")
 
     async def receive(self, line: str) -> None:
-        platform, chat, user, text = line.split(maxsplit=3)
+        try:
+            platform, chat, user, text = line.split(maxsplit=3)
+            source = SessionSource(Platform(platform), chat, user_id=user, user_name=user)
+        except ValueError as error:  # one bad message is nobody else's trouble
+            print(f"not a message, {error}: {line.strip()!r}", flush=True)
+            return
         message_id = uuid.uuid4().hex  # the platform's own id: what is delivered twice is then stored once
         async with self.in_order[platform, chat]:
-            source = SessionSource(Platform(platform), chat, user_id=user, user_name=user)
             key = (await self.store.get_or_create_session(source)).session_key
             token = await self.take_turn(key)
             try:
@@ -77,4 +81,6 @@ async def main(folder: str, lines: io.TextIOBase) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     asyncio.run(main(sys.argv[1], sys.stdin if sys.argv[2:] == ["-"] else io.StringIO(LINES)))
