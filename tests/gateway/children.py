@@ -127,6 +127,15 @@ def used_in_a_fork(store):
             os._exit(1)
 
 
+def touch_and_leave(folder, name):
+    """Route a lane twice and end without closing, long before a touch is written by itself."""
+    store = SessionStore(folder)
+    store._touches._delay = 600
+    created = store.get_or_create_session(source(name)).created_at
+    time.sleep(0.001)
+    say([created.isoformat(), store.get_or_create_session(source(name)).updated_at.isoformat()])
+
+
 def hold_the_lock(folder):
     import apsw
 

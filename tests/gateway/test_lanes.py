@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from engine import UnknownSessionError
-from tests.gateway.support import lane, policy, say
+from engine import GatewayConfig, Platform, SessionResetPolicy, UnknownSessionError
+from engine.domain import events as e
+from engine.domain.envelope import NEXT_VERSION, Envelope
+from engine.log.eventlog import EventLog
+from tests.gateway.support import lane, policy, say, tables
 
 KEY = "agent:main:telegram:dm:4711"
 UNKNOWN = "agent:main:telegram:dm:nobody"
@@ -124,6 +127,31 @@ class TestReset:
         reset = store.reset_session(KEY)
         assert store.get_or_create_session(source()).session_id == reset.session_id
 
+    def test_the_new_session_is_still_that_of_the_person_and_place(self, open_store, source):
+        """G37, G27: it is recovered when the lane's key has changed with the configuration."""
+        place = {"chat_type": "group", "user_id": "u1"}
+        store = open_store(GatewayConfig(group_sessions_per_user=False))
+        reset = store.reset_session(store.get_or_create_session(source(**place)).session_key)
+        say(store, reset.session_id, "hello")
+        store.close()
+        store = open_store(GatewayConfig(group_sessions_per_user=True))
+        entry = store.get_or_create_session(source(**place))
+        assert entry.session_key != reset.session_key
+        assert entry.session_id == reset.session_id
+
+    @pytest.mark.parametrize("how", ["reset_session", "switch_session"])
+    def test_neither_tokens_nor_costs_come_along(self, store, source, how):
+        """G37, G38: they were those of the session before."""
+        other = store.get_or_create_session(source("other")).session_id
+        fresh = store.get_or_create_session(source())
+        counts = {"input_tokens": 10, "output_tokens": 3, "cache_read_tokens": 2, "cache_write_tokens": 1}
+        store.update_session(KEY, 900, **counts, cost_usd=0.25)
+        store.switch_session(KEY, other) if how == "switch_session" else store.reset_session(KEY)
+        names = (*counts, "total_tokens", "last_prompt_tokens", "estimated_cost_usd", "cost_status")
+        entry = lane(store, KEY)
+        assert entry.session_id != fresh.session_id
+        assert [getattr(entry, name) for name in names] == [getattr(fresh, name) for name in names]
+
 
 class TestSwitch:
     def two(self, store, source):
@@ -199,6 +227,17 @@ class TestModelOverride:
         assert store.get_model_override(KEY) is None
         assert store.get_model_override(UNKNOWN) is None
 
+    def test_a_credential_in_a_log_that_others_wrote_goes_nowhere(self, store, open_store, source):
+        """G18: neither into an answer nor into the tables."""
+        store.get_or_create_session(source())
+        store.close()
+        with EventLog(store.log.path) as log:
+            event = e.ModelOverrideSet(override={"model": "large", "api_key": "sk-secret"})
+            log.append([Envelope(f"lane:{KEY}", NEXT_VERSION, event)])
+        again = open_store()
+        assert again.get_model_override(KEY) == lane(again, KEY).model_override == {"model": "large"}
+        assert "sk-secret" not in repr(tables(again)["lanes"])
+
 
 class TestExpiry:
     def test_finalized_until_the_next_session(self, open_store, clock, source):
@@ -218,6 +257,16 @@ class TestExpiry:
         """G40."""
         store = open_store(policy(mode))
         assert store.is_session_finalizable(store.get_or_create_session(source())) is finalizable
+
+    def test_the_policy_is_that_of_the_platform_and_the_chat_type(self, open_store, clock, source):
+        """G40 with G3."""
+        idle = SessionResetPolicy(mode="idle", idle_minutes=1)
+        store = open_store(GatewayConfig(reset_by_platform={Platform.SLACK: idle}, reset_by_type={"group": idle}))
+        places = ({"platform": Platform.SLACK}, {"chat_type": "group"}, {})
+        entries = [store.get_or_create_session(source(**place)) for place in places]
+        clock.advance(minutes=2)
+        assert [store.is_session_finalizable(entry) for entry in entries] == [True, True, False]
+        assert [store.is_session_expired(entry) for entry in entries] == [True, True, False]
 
 
 class TestPrune:
@@ -279,6 +328,14 @@ class TestLooking:
         assert store.peek_session_id(UNKNOWN) is None
         assert lane(store, KEY).updated_at == entry.updated_at
 
+    def test_a_touch_that_is_not_written_yet_is_looked_up_too(self, store, clock, source, monkeypatch):
+        """G41."""
+        monkeypatch.setattr(store._touches, "_write", lambda keys: None)
+        entry = store.get_or_create_session(source())
+        clock.advance(minutes=1)
+        store.get_or_create_session(source())
+        assert store.lookup_by_session_id(entry.session_id).updated_at == clock()
+
     def test_more_than_one_session_ever(self, store, source):
         """G41: the first one is the one that asks."""
         assert not store.has_any_sessions()
@@ -295,6 +352,23 @@ class TestLooking:
         entry.suspended, entry.session_id = True, "other"
         assert store.get_or_create_session(source()).session_id != "other"
         assert not lane(store, KEY).suspended
+
+    def test_an_answer_from_memory_is_a_snapshot_too(self, store, source):
+        """G19: the lane is in memory from the second message on."""
+        first = store.get_or_create_session(source())
+        store.set_model_override(KEY, {"model": "large"})
+        for _ in range(2):
+            entry = store.get_or_create_session(source())
+            assert (entry.session_id, entry.suspended) == (first.session_id, False)
+            assert entry.model_override == {"model": "large"}
+            entry.suspended, entry.session_id, entry.model_override["model"] = True, "other", "changed"
+
+    def test_an_entry_does_not_carry_trust(self, store, source):
+        """G7: it held for one message only."""
+        trusted = source(is_bot=True, role_authorized=True, delivered_via_upstream_relay=True)
+        for _ in range(3):
+            assert store.get_or_create_session(trusted).origin == source()
+        assert store.reset_session(KEY).origin == source()
 
 
 class TestNotices:

@@ -11,6 +11,8 @@ from engine import GatewayConfig, Platform, SessionResetPolicy
 from engine.domain import events as e
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.log.eventlog import EventLog
+from engine.work import Work
+from tests.gateway.children import Child
 from tests.gateway.support import FakeClock, lane, policy, say, since, texts, until
 
 KEY = "agent:main:telegram:dm:4711"
@@ -64,6 +66,22 @@ class TestCompressionChain:
         assert again.get_session(child).end_reason == "suspended"
         assert again.get_session(first.session_id).end_reason == "compression"
 
+    def test_a_chain_that_leads_back_to_itself_ends(self, store, open_store, source, monkeypatch):
+        """G20: no command makes one, but a log that others wrote may have it."""
+        first = store.get_or_create_session(source()).session_id
+        child = compress_behind_its_back(store, first)
+        with EventLog(store.log.path) as log:
+            log.append([Envelope(f"session:{child}", NEXT_VERSION, e.SessionCompressed(child_session_id=first))])
+        looks = []
+
+        def counted(work, session_id, session=Work.session):
+            looks.append(session_id)
+            assert len(looks) < 50, "the chain is followed for ever"
+            return session(work, session_id)
+
+        monkeypatch.setattr(Work, "session", counted)
+        assert open_store().get_or_create_session(source()).session_id not in (first, child)
+
 
 class TestEndedSession:
     def test_the_mapping_and_its_flags_are_forgotten_and_a_new_session_made(self, store, source):
@@ -79,6 +97,15 @@ class TestEndedSession:
         assert (entry.resume_pending, entry.model_override, entry.expiry_finalized) == (False, None, False)
         assert (entry.last_prompt_tokens, entry.total_tokens) == (0, 0)
         assert not entry.was_auto_reset
+
+    def test_an_end_is_seen_by_a_store_that_has_the_lane_in_memory(self, open_store, source):
+        """G21, G32: whichever process ended it."""
+        store, other = open_store(), open_store()
+        for ending in (store, other):
+            first = store.get_or_create_session(source()).session_id
+            assert store.get_or_create_session(source()).session_id == first
+            ending.end_session(first, "user_exit")
+            assert store.get_or_create_session(source()).session_id != first
 
     def test_an_accidental_end_is_recovered(self, store, source):
         """G21 then G27."""
@@ -157,6 +184,17 @@ class TestResumePending:
         _, first, entry = self.resumed(open_store, clock, source, 60 * 24 * 30, mode="none")
         assert entry.session_id == first.session_id
         assert entry.resume_pending
+
+    def test_nor_does_it_when_its_session_ended_by_accident(self, store, clock, source):
+        """G23, G21: recovered, not reset."""
+        first = store.get_or_create_session(source())
+        say(store, first.session_id, "hello")
+        store.mark_resume_pending(KEY)
+        clock.advance(days=30)
+        store.end_session(first.session_id, "agent_close")
+        entry = store.get_or_create_session(source())
+        assert entry.session_id == first.session_id
+        assert not entry.was_auto_reset
 
     def test_a_window_of_zero_never_ends(self, open_store, clock, source, monkeypatch):
         """G23, G31."""
@@ -411,6 +449,29 @@ class TestRecovery:
         store.prune_old_entries(1)
         assert store.get_or_create_session(source()).session_id == newer.session_id
 
+    def test_the_entry_says_when_the_session_began(self, store, clock, source):
+        first = self.lost(store, clock)
+        entry = store.get_or_create_session(source())
+        assert (entry.created_at, entry.updated_at) == (first.created_at, clock())
+
+    def test_the_exact_lane_comes_before_the_same_person_and_place(self, open_store, clock, source):
+        """However new the other session is."""
+        place = {"chat_type": "group", "user_id": "u1"}
+        store = open_store(GatewayConfig(group_sessions_per_user=True))
+        older = store.get_or_create_session(source(**place))
+        say(store, older.session_id, "older")
+        store.close()
+        clock.advance(minutes=1)
+        store = open_store(GatewayConfig(group_sessions_per_user=False))
+        newer = store.get_or_create_session(source(**place), force_new=True)
+        say(store, newer.session_id, "newer")
+        assert newer.session_key != older.session_key
+        clock.advance(days=2)
+        assert store.prune_old_entries(1) == 2
+        store.close()
+        store = open_store(GatewayConfig(group_sessions_per_user=True))
+        assert store.get_or_create_session(source(**place)).session_id == older.session_id
+
     def test_flags_are_defaults_and_the_override_is_gone(self, store, clock, source):
         """G27, G39."""
         first = store.get_or_create_session(source(chat_name="Old"))
@@ -605,6 +666,26 @@ class TestInternalTurns:
         assert store.get_or_create_session(source(), touch=False).updated_at == first.updated_at
         assert lane(store, KEY).updated_at == first.updated_at
 
+    def test_a_message_whose_touch_is_not_written_yet_is_seen(self, store, clock, source, monkeypatch):
+        """G33, G24: the clock stands where the last message put it."""
+        monkeypatch.setattr(store._touches, "_write", lambda keys: None)
+        store.get_or_create_session(source())
+        touched = clock.advance(minutes=5)
+        store.get_or_create_session(source())
+        clock.advance(minutes=1)
+        assert store.get_or_create_session(source(), touch=False).updated_at == touched
+
+    def test_a_message_that_came_through_another_process_is_seen(self, open_store, clock, source):
+        """G33: also by a store that has the lane in memory."""
+        store, other = open_store(), open_store()
+        for _ in range(2):
+            store.get_or_create_session(source())
+        touched = clock.advance(minutes=5)
+        other.get_or_create_session(source())
+        other.close()
+        clock.advance(minutes=1)
+        assert store.get_or_create_session(source(), touch=False).updated_at == touched
+
 
 class TestTouchesBehind:
     def test_a_clock_that_fails_once_does_not_stop_them(self, open_store, clock, source, caplog):
@@ -624,6 +705,15 @@ class TestTouchesBehind:
         until(lambda: "touches of 1 lanes wait" in caplog.text)
         broken.clear()
         until(lambda: store.metrics()["pending_touches"] == 0)
+
+    def test_a_process_that_ends_without_closing_writes_them(self, tmp_path, open_store):
+        """G24: nothing but a crash loses a touch."""
+        with Child("touch_and_leave", tmp_path / "sessions", "4711") as child:
+            created, touched = map(datetime.fromisoformat, child.said())
+            assert child.process.wait(20) == 0
+        entry = lane(open_store(), KEY)
+        assert (entry.created_at, entry.updated_at) == (created, touched)
+        assert touched > created
 
     def test_listing_does_not_wait_for_the_traffic(self, open_store, clock, source):
         """G41: what is touched while the list is made is not waited for."""

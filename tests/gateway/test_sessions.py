@@ -39,6 +39,24 @@ class TestCompression:
         again = {"role": "user", "content": "three", "message_id": "m3"}
         assert store.append_to_transcript(child, again) is None, "a carried message is known"
 
+    def test_the_event_says_how_many_were_carried(self, store, source):
+        """G42."""
+        parent = store.get_or_create_session(source()).session_id
+        say(store, parent, "one", "two", "three")
+        store.compress_session(parent, summary_messages=SUMMARY, covers=1)
+        (event,) = (each.event for each in store.log.events() if isinstance(each.event, e.SessionCompressed))
+        assert event.carried == 2
+
+    @pytest.mark.parametrize("accident", ["agent_close", "ws_orphan_reap"])
+    def test_what_ended_by_accident_can_be_compressed(self, store, source, accident):
+        """G42, G44: compression is deliberate, and replaces the accident."""
+        parent = store.get_or_create_session(source()).session_id
+        store.end_session(parent, accident)
+        child = store.compress_session(parent)
+        closed = store.get_session(parent)
+        assert (closed.end_reason, closed.compressed_into) == ("compression", child)
+        assert store.get_or_create_session(source()).session_id == child
+
     def test_the_conversation_keeps_its_id(self, store, source):
         """G42."""
         first = store.get_or_create_session(source()).session_id
@@ -117,6 +135,25 @@ class TestFork:
         assert [texts(store, fork) for fork in forks] == [["one", "two"]] * 3
         assert texts(store, store.fork_session(parent)) == ["one", "two", "three"]
         assert texts(store, store.fork_session(parent, 1)) == []
+
+    def test_of_equal_messages_the_last_is_meant(self, store, source):
+        """G43."""
+        parent = store.get_or_create_session(source()).session_id
+        say(store, parent, "yes", "no", "yes", "end")
+        message = store.load_transcript(parent)[0]
+        assert texts(store, store.fork_session(parent, message)) == ["yes", "no", "yes"]
+
+    @pytest.mark.parametrize(
+        "message", [{"content": "x"}, {"role": "user", "content": ("a", "b")}], ids=["no role", "tuple"]
+    )
+    def test_a_message_is_found_as_it_was_given(self, store, source, message):
+        """G43: not only as it comes back."""
+        parent = store.get_or_create_session(source()).session_id
+        say(store, parent, "one")
+        store.append_to_transcript(parent, message)
+        say(store, parent, "two")
+        fork = store.fork_session(parent, message)
+        assert store.load_transcript(fork) == store.load_transcript(parent)[:2]
 
     def test_the_original_is_untouched(self, store, source):
         """G43."""
@@ -198,6 +235,20 @@ class TestTitles:
         assert store.set_session_title(d, "Trip #2") == "Trip #4"
         assert store.set_session_title(a, "Trip") == "Trip", "one's own name is free"
         assert [store.get_session(each).title for each in (a, b)] == ["Trip", "Trip #2"]
+
+    def test_a_number_that_somebody_chose_is_not_given_again(self, store, source):
+        """G44: also when there is a gap before it."""
+        a, b, c, _ = self.sessions(store, source)
+        store.set_session_title(a, "Trip")
+        assert store.set_session_title(b, "Trip #3") == "Trip #3"
+        assert store.set_session_title(c, "Trip") == "Trip #4"
+
+    def test_choosing_the_automatic_title_makes_it_chosen(self, store, source):
+        """G44."""
+        (session_id,) = self.sessions(store, source, 1)
+        assert store.set_auto_title(session_id, "Guess") == "Guess"
+        assert store.set_session_title(session_id, "Guess") == "Guess"
+        assert store.set_auto_title(session_id, "Better guess") == "Guess"
 
     def test_a_lineage_counts_up(self, store, source):
         """G44."""

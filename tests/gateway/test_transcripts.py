@@ -60,10 +60,23 @@ class TestAppending:
         store.append_messages(session_id, [{"content": "x"}, {"role": None}])
         assert [message["role"] for message in store.load_transcript(session_id)] == ["unknown", "unknown"]
 
-    def test_reasoning_is_the_assistants_only(self, store, session_id):
+    def test_a_role_is_text(self, store, session_id):
         """G46."""
-        store.append_to_transcript(session_id, {"role": "user", "content": "x", "reasoning": "y"})
-        assert store.load_transcript(session_id) == [{"role": "user", "content": "x"}]
+        store.append_messages(session_id, [{"role": 5}, {"role": ""}])
+        assert [message["role"] for message in store.load_transcript(session_id)] == ["5", ""]
+
+    @pytest.mark.parametrize(
+        "field",
+        ["reasoning", "reasoning_content", "reasoning_details", "codex_reasoning_items", "codex_message_items"],
+    )
+    def test_reasoning_is_the_assistants_only(self, store, session_id, field):
+        """G46."""
+        for role in ("user", "assistant"):
+            store.append_to_transcript(session_id, {"role": role, "content": "x", field: ["y"]})
+        assert store.load_transcript(session_id) == [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": "x", field: ["y"]},
+        ]
 
     def test_skip_db_appends_nothing(self, store, session_id):
         """G46."""
@@ -96,6 +109,22 @@ class TestIdempotence:
         assert store.append_to_transcript(session_id, message) is None
         assert open_store().append_messages(session_id, [message, message]) == []
         assert store.load_transcript(session_id) == [{"role": "user", "content": "x", "message_id": "m1"}]
+
+    def test_an_empty_id_is_none(self, store, session_id):
+        """G47: two messages without an id are two."""
+        for name in ("platform_message_id", "message_id"):
+            for _ in range(2):
+                assert store.append_to_transcript(session_id, {"content": "x", name: ""}) is not None
+        assert not store.has_platform_message_id(session_id, "")
+        store.append_to_transcript(session_id, {"content": "x", "platform_message_id": "", "message_id": "m"})
+        assert store.has_platform_message_id(session_id, "m")
+
+    def test_of_two_ids_the_platforms_own_counts(self, store, session_id):
+        """G47."""
+        store.append_to_transcript(session_id, {"content": "x", "message_id": "ours", "platform_message_id": "theirs"})
+        assert store.has_platform_message_id(session_id, "theirs")
+        assert not store.has_platform_message_id(session_id, "ours")
+        assert store.load_transcript(session_id)[0]["message_id"] == "theirs"
 
     def test_within_one_call(self, store, session_id):
         """G47."""
@@ -247,6 +276,12 @@ class TestRewinding:
         assert store.rewind_session(session_id)["target_text"] == "a\nb"
         store.append_to_transcript(session_id, {"role": "user", "content": None})
         assert store.rewind_session(session_id)["target_text"] == ""
+
+    def test_a_part_of_another_type_is_no_text(self, store, session_id):
+        """G51: whatever keys it has."""
+        parts = [{"type": "image", "text": "a caption"}, {"type": "text", "text": "a"}, {"text": "no type"}]
+        store.append_to_transcript(session_id, {"role": "user", "content": parts})
+        assert store.rewind_session(session_id)["target_text"] == "a"
 
     def test_restored_in_the_order_it_was_hidden(self, store, open_store, session_id):
         """G51: twice undone, twice restored; then nothing is left to restore."""

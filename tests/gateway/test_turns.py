@@ -103,6 +103,19 @@ def test_a_lease_runs_out_and_can_be_renewed(store, clock, source):
     assert not store.end_turn(token)
 
 
+def test_a_lease_runs_out_by_itself_after_ten_minutes(store, clock, source):
+    """G36: also one whose worker lives and never says a word again."""
+    store.get_or_create_session(source())
+    store.begin_turn(KEY)
+    clock.advance(seconds=599)
+    assert store.recover_interrupted_turns() == 0
+    clock.advance(seconds=1)
+    assert store.recover_interrupted_turns() == 1
+    assert store.renew_turn(store.begin_turn(KEY, lease_seconds=None))
+    clock.advance(seconds=600)
+    assert store.recover_interrupted_turns() == 1
+
+
 def test_a_new_turn_takes_over_from_a_dead_one(open_store, source):
     """G36: the log says why."""
     crashed, store = open_store(), open_store()

@@ -53,6 +53,12 @@ def test_g3_home_channel_is_that_of_the_platform() -> None:
     assert config.get_home_channel(Platform.EMAIL) is None
 
 
+def test_g3_home_channel_is_known_while_its_platform_is_off() -> None:
+    config = GatewayConfig({Platform.TELEGRAM: PlatformConfig(enabled=False, home_channel=HOME)})
+    assert config.get_home_channel(Platform.TELEGRAM) == HOME
+    assert config.get_connected_platforms() == []
+
+
 def test_g3_platforms_may_be_given_by_name_and_the_callers_dict_is_not_kept() -> None:
     given: dict[Any, PlatformConfig] = {"telegram": PlatformConfig()}
     config = GatewayConfig(platforms=given)

@@ -172,6 +172,11 @@ def test_g54_discord_ids_replace_the_note_when_tools_are_loaded() -> None:
     assert "**Discord ids**" not in prompt(source(Platform.SLACK), discord_tools=True)
 
 
+def test_g54_discord_ids_name_the_channel_a_thread_is_in() -> None:
+    where = source(Platform.DISCORD, "c", chat_type="thread", parent_chat_id="p", thread_id="c")
+    assert line(prompt(where, discord_tools=True), "- parent channel: ") == '"p"'
+
+
 @pytest.mark.parametrize("options", [{}, {"redact_pii": True}, {"discord_tools": True}])
 @pytest.mark.parametrize("platform", [Platform.TELEGRAM, Platform.DISCORD, Platform.MATRIX])
 def test_g54_prompt_is_the_same_bytes_from_turn_to_turn(platform: Platform, options: dict[str, bool]) -> None:

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -153,6 +154,11 @@ def test_g6_source_round_trips() -> None:
 def test_g6_numeric_ids_become_text() -> None:
     source = SessionSource.from_dict({"platform": "telegram", "chat_id": -100, "user_id": 7, "thread_id": 0})
     assert (source.chat_id, source.user_id, source.thread_id) == ("-100", "7", "0")
+
+
+@pytest.mark.parametrize("chat_id", [-100, 1.5, True, UUID(int=7)])
+def test_g6_chat_id_becomes_text_whatever_it_is(chat_id: object) -> None:
+    assert SessionSource.from_dict({"platform": "sms", "chat_id": chat_id}).chat_id == str(chat_id)
 
 
 def test_g6_minimal_and_odd_dicts_are_read() -> None:

@@ -1,6 +1,7 @@
 """G12: one id for one WhatsApp person."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,11 @@ def test_g12_shorter_id_wins_over_one_that_sorts_before_it(tmp_path: Path) -> No
 
 
 def test_g12_of_equally_short_ids_the_first_in_order_is_taken(tmp_path: Path) -> None:
-    write(tmp_path, "222", "111")
-    write(tmp_path, "111", "333")
-    assert canonical_whatsapp_identifier("222", tmp_path) == "111"
+    for first in range(100, 200, 10):
+        chain = [str(first + number) for number in (5, 9, 1, 7, 0, 3, 8, 2, 6, 4)]
+        for alias, target in pairwise(chain):
+            write(tmp_path, alias, target)
+        assert canonical_whatsapp_identifier(chain[0], tmp_path) == str(first)
 
 
 def test_g12_mappings_are_followed_through_several_files_and_cycles(tmp_path: Path) -> None:
