@@ -37,7 +37,9 @@ class Touches:
 
     def add(self, key: str, touch: Touch) -> None:
         """Remember a touch; a later one of the same lane takes its place."""
-        self._pending[key] = touch
+        known = self._pending.get(key)
+        if known is None or known.at <= touch.at:
+            self._pending[key] = touch
         if not self._work.is_set():
             self._work.set()
             if self._thread is None:

@@ -1,6 +1,6 @@
 """What a host does to a session as a whole: end, reopen, compress, fork, name (G42 to G44)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.commands.routing import end
@@ -93,7 +93,7 @@ def _history(work: Work, parent: Session, at: object) -> list[dict[str, Any]]:
     messages = messages_of(work.live(parent))
     if at is None:
         return messages
-    if not isinstance(at, (str, dict)):
+    if not isinstance(at, (str, Mapping)):
         raise ValueError(f"at must be a message, a message id or a position in the log, not {at!r}")
     wanted = at if isinstance(at, str) else platform_id(at)
     meant = None if isinstance(at, str) else stored(at)
@@ -109,7 +109,7 @@ def set_title(work: Work, session_id: str, title: str, auto: bool) -> str:
     session = work.known(session_id)
     if auto and session.title is not None and not session.title_is_auto:
         return session.title
-    free = _free_title(work, title, session_id)
+    free = _free_title(work, title, session_id, session.title)
     if free != session.title or session.title_is_auto != auto:
         work.on_session(session, e.SessionTitled(title=free, auto=auto))
     return free
@@ -123,8 +123,8 @@ def _name_after(work: Work, parent: Session, child: Session, why: str) -> Sessio
     return work.on_session(child, e.SessionTitled(title=title, auto=parent.title_is_auto), why)
 
 
-def _free_title(work: Work, title: str, session_id: str) -> str:
-    return next_title(title, titles_like(work.query, title, session_id))
+def _free_title(work: Work, title: str, session_id: str, own: str | None = None) -> str:
+    return next_title(title, titles_like(work.query, title, session_id), own)
 
 
 def checked_summary(messages: object) -> list[dict[str, Any]]:

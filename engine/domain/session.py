@@ -207,12 +207,14 @@ def claiming(session: Session, lane: str, source: dict[str, Any] | None) -> e.Se
     )
 
 
-def next_title(title: str, taken: Iterable[str]) -> str:
-    """A title nobody has: itself, or its name with the next free number (G44)."""
+def next_title(title: str, taken: Iterable[str], own: str | None = None) -> str:
+    """A title nobody else has: itself, or its name with the next number; a number of one's `own` stays (G44)."""
     others = set(taken)
     if title not in others:
         return title
     name = base_title(title)
+    if own is not None and own not in others and base_title(own) == name:
+        return own
     numbers = [1, *(int(found[2]) for other in others if (found := _NUMBERED.match(other)) and found[1] == name)]
     return f"{name} #{max(numbers) + 1}"
 

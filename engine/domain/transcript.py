@@ -60,9 +60,6 @@ def undo_point(roles: Sequence[str], turns: int) -> tuple[int, int] | None:
 
 def text_of(content: object) -> str:
     """The words of a message's content: a text, or its text parts joined by newlines."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [part.get("text", "") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-    return "\n".join(part for part in parts if isinstance(part, str) and part)
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part for part in parts]
+    return "\n".join(text for text in texts if isinstance(text, str) and text)

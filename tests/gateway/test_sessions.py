@@ -234,6 +234,9 @@ class TestTitles:
         assert [store.set_session_title(each, "Trip") for each in (a, b, c)] == ["Trip", "Trip #2", "Trip #3"]
         assert store.set_session_title(d, "Trip #2") == "Trip #4"
         assert store.set_session_title(a, "Trip") == "Trip", "one's own name is free"
+        before = store.log.last_position
+        assert [store.set_session_title(each, "Trip") for each in (b, c)] == ["Trip #2", "Trip #3"], "and one's number"
+        assert store.log.last_position == before
         assert [store.get_session(each).title for each in (a, b)] == ["Trip", "Trip #2"]
 
     def test_a_number_that_somebody_chose_is_not_given_again(self, store, source):

@@ -274,8 +274,13 @@ class TestRewinding:
         parts = [{"type": "text", "text": "a"}, {"type": "image_url", "url": "u"}, {"type": "text", "text": "b"}]
         store.append_to_transcript(session_id, {"role": "user", "content": parts})
         assert store.rewind_session(session_id)["target_text"] == "a\nb"
-        store.append_to_transcript(session_id, {"role": "user", "content": None})
-        assert store.rewind_session(session_id)["target_text"] == ""
+        for content, words in (
+            ({"type": "text", "text": "c"}, "c"),
+            (["d", {"type": "text", "text": "e"}], "d\ne"),
+            (None, ""),
+        ):
+            store.append_to_transcript(session_id, {"role": "user", "content": content})
+            assert store.rewind_session(session_id)["target_text"] == words
 
     def test_a_part_of_another_type_is_no_text(self, store, session_id):
         """G51: whatever keys it has."""

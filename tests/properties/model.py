@@ -486,6 +486,9 @@ class Model:
             return title
         numbered = [split_title(other) for other in taken]
         name = split_title(title)[0]
+        own: str | None = self.sessions[session]["title"]
+        if own is not None and own not in taken and split_title(own)[0] == name:
+            return own
         return f"{name} #{max(number for other, number in numbered if other == name) + 1}"
 
     def set_title(self, session: str, title: str, auto: bool) -> str:
