@@ -17,6 +17,7 @@ from engine import (
     UnknownLaneError,
 )
 from tests.differential.script import FIELDS, FakeClock, Json, Names
+from tests.properties import model
 from tests.properties.model import Model, lane_key, micros
 
 
@@ -196,7 +197,7 @@ class ModelDriver(Names):
         return self.model.prune_old_entries(days)
 
     def set_model_override(self, key: str, override: Json | None) -> None:
-        with suppress(UnknownLaneError):
+        with suppress(model.UnknownLaneError):
             self.model.set_model_override(key, override)
 
     def get_model_override(self, key: str) -> Json | None:
