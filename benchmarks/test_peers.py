@@ -120,15 +120,23 @@ def test_2_create(benchmark: Any, peer: Hermes, store: SessionStore, summary: Su
 
 # 3. Append a message
 
+_WARMING = 20
+"""Sessions filled beforehand, so that every WAL has grown to its size and is written over, as in a long run."""
+
 
 @everybody
 def test_3_append(benchmark: Any, peer: Peer, store: SessionStore, summary: Summary) -> None:
     each, rounds = 20, 11
-    (theirs,), ours = peer.sessions(1), store.get_or_create_session(source(0)).session_id
+    theirs, *others = peer.sessions(1 + _WARMING)
+    ours = [store.get_or_create_session(source(lane)).session_id for lane in range(1 + _WARMING)]
 
-    def append() -> None:
+    def append(session: str = ours[0]) -> None:
         for number in range(each):
-            store.append_to_transcript(ours, message(number))
+            store.append_to_transcript(session, message(number))
+
+    for other, session in zip(others, ours[1:], strict=True):
+        peer.append(other, each)
+        append(session)
 
     compared = Interleaved(lambda: peer.append(theirs, each), append, (each, each))
     compared.run(benchmark, rounds)
