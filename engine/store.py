@@ -33,7 +33,7 @@ from engine.touches import Touches
 from engine.work import AskFirstError, Given, Surroundings, Touch, Work
 from projections import inline
 from projections.routing import find_lane, lanes_on, lanes_since
-from projections.sessions import count_sessions, find_session, has_message
+from projections.sessions import count_sessions, find_session, has_message, live_tip
 from projections.transcripts import Transcripts, messages_of
 
 logger = logging.getLogger("engine.store")
@@ -315,15 +315,9 @@ class SessionStore(Commander):
 
         What came late for a compressed session was appended to the one that goes on for it, and counts here too.
         """
-        wanted, seen = str(message_id), set[str]()
-        following: str | None = check_session_id(session_id)
-        while following is not None and following not in seen:
-            if has_message(self._log.query, following, wanted):
-                return True
-            seen.add(following)
-            session = find_session(self._log.query, following)
-            following = None if session is None else session.compressed_into
-        return False
+        query, wanted = self._log.query, str(message_id)
+        tip = live_tip(query, check_session_id(session_id))
+        return has_message(query, session_id, wanted) or (tip != session_id and has_message(query, tip, wanted))
 
     def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """The live messages in the order they were appended, as objects of the caller's own (G49)."""
