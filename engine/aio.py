@@ -45,6 +45,9 @@ class _Deferred(Commander):
             return cast(T, asyncio.shield(asyncio.ensure_future(done)))
         return cast(T, done)
 
+    def _ask(self, keys: Sequence[str]) -> dict[str, bool]:
+        return {key: self._store._busy(key) for key in keys}
+
     async def _carried_out(self, name: str, command: Callable[..., T], arguments: tuple[Any, ...]) -> T:
         store = self._store
         answers: dict[str, bool] = {}
@@ -53,8 +56,9 @@ class _Deferred(Commander):
                 work = store._work(name, command, arguments, answers)
                 result, touched = await store.log.transact_async(work)
             except AskFirstError as ask:
-                busy = await asyncio.gather(*(_in_thread(self.askers, store._busy, key) for key in ask.keys))
-                answers.update(zip(ask.keys, busy, strict=True))
+                shares = [ask.keys[first::_ASKERS] for first in range(min(_ASKERS, len(ask.keys)))]
+                for asked in await asyncio.gather(*(_in_thread(self.askers, self._ask, share) for share in shares)):
+                    answers.update(asked)
             else:
                 store._touches.settle(touched)
                 return result

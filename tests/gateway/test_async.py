@@ -235,3 +235,15 @@ def test_the_host_is_asked_in_the_context_of_the_task(open_store, clock, source)
 
     asyncio.run(talk())
     assert seen == ["4711"]
+
+
+def test_pruning_asks_the_host_about_every_lane_once(open_store, clock, source):
+    """G41, G30: also about more lanes than there are threads to ask in."""
+    asked = []
+    store = open_store(None, lambda key: asked.append(key) or key.endswith("7"))
+    for chat in range(150):
+        store.get_or_create_session(source(str(chat)))
+    clock.advance(days=100)
+    assert asyncio.run(AsyncSessionStore(store).prune_old_entries(90)) == 135
+    assert len(asked) == len(set(asked)) == 150
+    assert len(store.list_sessions()) == 15
