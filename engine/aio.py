@@ -20,7 +20,6 @@ from engine.store import SessionInfo, SessionStore, StoreHealth
 from engine.work import AskFirstError
 
 T = TypeVar("T")
-_MAY_ASK = frozenset({"get_or_create_session", "prune_old_entries"})
 _READERS = 4
 _ASKERS = 64
 
@@ -39,11 +38,7 @@ class _Deferred(Commander):
         self.askers = ThreadPoolExecutor(_ASKERS, "session-asking-host")
 
     def _run(self, name: str, command: Callable[..., T], *arguments: Any) -> T:
-        done = self._carried_out(name, command, arguments)
-        if self._store._is_active is not None and name in _MAY_ASK:
-            # Asking the host comes between two transactions: a cancelled await must not stop there.
-            return cast(T, asyncio.shield(asyncio.ensure_future(done)))
-        return cast(T, done)
+        return cast(T, self._carried_out(name, command, arguments))
 
     def _ask(self, keys: Sequence[str]) -> dict[str, bool]:
         return {key: self._store._busy(key) for key in keys}
@@ -90,7 +85,7 @@ class AsyncSessionStore:
         found = None if force_new else store._keep(key, source, touch, load=False)
         if found is not None:
             return found
-        # Reading and deciding are two steps: a cancelled await must not stop between them.
+        # Reading, asking the host and deciding are several steps: a cancelled await must not stop between them.
         return await asyncio.shield(asyncio.ensure_future(self._route(key, source, force_new, touch)))
 
     async def _route(self, key: str, source: SessionSource, force_new: bool, touch: bool) -> SessionEntry:
@@ -153,7 +148,8 @@ class AsyncSessionStore:
         return await _done(self._commands.set_expiry_finalized(key))
 
     async def prune_old_entries(self, days: float | None = None) -> int:
-        return await _done(self._commands.prune_old_entries(days))
+        # Asking the host comes between two transactions: a cancelled await must not stop there.
+        return await asyncio.shield(asyncio.ensure_future(_done(self._commands.prune_old_entries(days))))
 
     async def consume_notices(self, key: str) -> Notices:
         return await _done(self._commands.consume_notices(key))

@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,11 +21,10 @@ from engine.commands import routing
 from engine.domain.config import GatewayConfig
 from engine.domain.encoding import encodable
 from engine.domain.entry import SessionEntry, sanitize_model_override
-from engine.domain.errors import EngineError
 from engine.domain.keys import build_session_key, check_session_id, check_session_key, lane_profile
 from engine.domain.lane import KEEP, Lane, entry_of, judge, microseconds, moment
 from engine.domain.policy import SessionResetPolicy, auto_continue_freshness_window, reset_reason
-from engine.domain.session import Session
+from engine.domain.session import Session, live_tip
 from engine.domain.sources import SessionSource
 from engine.errors import UnknownSessionError
 from engine.log.eventlog import EventLog, Health
@@ -33,7 +33,7 @@ from engine.touches import Touches
 from engine.work import AskFirstError, Given, Surroundings, Touch, Work
 from projections import inline
 from projections.routing import find_lane, lanes_on, lanes_since
-from projections.sessions import count_sessions, find_session, has_message, live_tip
+from projections.sessions import count_sessions, find_session, has_message
 from projections.transcripts import Transcripts, messages_of
 
 logger = logging.getLogger("engine.store")
@@ -51,7 +51,7 @@ def _flush_all() -> None:
     for store in list(_open_stores):
         try:
             store._touches.flush()
-        except EngineError as error:
+        except Exception as error:  # noqa: BLE001 - also a host's clock: the other stores have theirs to write
             logger.warning("the last touches of %s were not written: %s", store._log.path, error)
 
 
@@ -112,8 +112,8 @@ class SessionStore(Commander):
         self._config = GatewayConfig() if config is None else config
         if not isinstance(self._config, GatewayConfig):
             raise ValueError(f"config must be a GatewayConfig, not {config!r}")
-        if not str(sessions_dir):
-            raise ValueError("sessions_dir must name a folder; use '.' for the current one")
+        if not isinstance(sessions_dir, (str, os.PathLike)) or not str(sessions_dir):
+            raise ValueError(f"sessions_dir must name a folder, '.' for the current one, not {sessions_dir!r}")
         if not isinstance(actor, str) or not actor or not encodable(actor):
             raise ValueError(f"actor must be a name, which every event will carry, not {actor!r}")
         if active_profile is not None and not isinstance(active_profile, str):
@@ -143,8 +143,9 @@ class SessionStore(Commander):
             self._config, actor, self._holder, has_active_processes_fn is not None, self._inline
         )
         self._touches = Touches(self._write_touches)
-        self._cache = LaneCache(self._log.watch(), cached_lanes, self._touches.pending, lambda: self._now().tzinfo)
         try:
+            watch = self._log.watch()
+            self._cache = LaneCache(watch, cached_lanes, self._touches.pending, lambda: self._now().tzinfo)
             replayed = inline.catch_up(self._log)
         except BaseException:
             self.close()
@@ -316,8 +317,12 @@ class SessionStore(Commander):
         What came late for a compressed session was appended to the one that goes on for it, and counts here too.
         """
         query, wanted = self._log.query, str(message_id)
-        tip = live_tip(query, check_session_id(session_id))
-        return has_message(query, session_id, wanted) or (tip != session_id and has_message(query, tip, wanted))
+        if has_message(query, check_session_id(session_id), wanted):
+            return True
+        session = find_session(query, session_id)
+        if session is None or session.compressed_into is None:
+            return False
+        return has_message(query, live_tip(session, partial(find_session, query)).session_id, wanted)
 
     def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """The live messages in the order they were appended, as objects of the caller's own (G49)."""

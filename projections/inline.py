@@ -89,6 +89,7 @@ class Inline:
             for table in (routing, sessions, turns):
                 transaction.execute(table.DROP)
                 transaction.execute(table.TABLES)
+            transaction.execute("DELETE FROM quarantine WHERE projection = ?", (NAME,))  # each is tried again
             transaction.execute("INSERT OR REPLACE INTO projections VALUES (?,?,0)", (NAME, VERSION))
 
     def apply(self, transaction: Transaction, events: Sequence[Envelope]) -> None:
@@ -116,10 +117,14 @@ def catch_up(log: EventLog) -> int:
 
 
 def _report(transaction: Transaction) -> None:
-    """Record in the log itself what had to be put aside, once."""
+    """Record in the log itself what had to be put aside, once: also if it was put aside again since."""
     rows = transaction.query(
         "UPDATE quarantine SET reported = 1 WHERE projection = ? AND NOT reported RETURNING position, error", (NAME,)
     )
+    if not rows:
+        return
+    recorded = _recorded(transaction, "stream = ? AND topic = ?", (LOG_STREAM, EventQuarantined.TOPIC))
+    known = {each.event.position for each in recorded if isinstance(each.event, EventQuarantined)}
     transaction.append(
         [
             Envelope(
@@ -131,6 +136,7 @@ def _report(transaction: Transaction) -> None:
                 reason=error,
             )
             for at, error in sorted(rows)
+            if at not in known
         ]
     )
 

@@ -67,18 +67,6 @@ def has_message(query: Query, session_id: str, message_id: str) -> bool:
     return bool(query(sql, (session_id, storable(message_id))))
 
 
-def live_tip(query: Query, session_id: str) -> str:
-    """The session that goes on for a compressed one; itself, if it was not compressed."""
-    seen = {session_id}
-    while (session := find_session(query, session_id)) is not None:
-        into = session.compressed_into
-        if into is None or into in seen:
-            break
-        seen.add(into)
-        session_id = into
-    return session_id
-
-
 def count_sessions(query: Query, upto: int) -> int:
     """How many sessions were ever created, counting no further than asked."""
     (count,) = query("SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT ?)", (upto,))[0]

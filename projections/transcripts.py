@@ -15,6 +15,7 @@ from engine.domain import events as e
 from engine.domain.encoding import decode, encode, maybe_marked, tombstone_digest
 from engine.domain.session import Session
 from engine.domain.transcript import normalised
+from projections.inline import NAME as INLINE
 from projections.routing import Query
 from projections.sessions import PREFIX
 
@@ -23,7 +24,7 @@ logger = logging.getLogger("engine.projections")
 _OVERHEAD = 60
 _ROWS = (
     "SELECT version, topic, state, position FROM events WHERE stream = ? AND {} "
-    "AND position NOT IN (SELECT position FROM quarantine) ORDER BY version"
+    f"AND position NOT IN (SELECT position FROM quarantine WHERE projection = '{INLINE}') ORDER BY version"
 )
 
 

@@ -7,7 +7,7 @@ from engine.domain import events as e
 from engine.domain.entry import SessionEntry
 from engine.domain.lane import Lane, Verdict, judge, reset_by_itself
 from engine.domain.policy import auto_continue_freshness_window
-from engine.domain.session import Session, claiming, ending, peer_of
+from engine.domain.session import Session, claiming, ending, live_tip, peer_of
 from engine.domain.sources import SessionSource
 from engine.work import Work
 from projections.sessions import find_recoverable
@@ -40,20 +40,11 @@ def _route(work: Work, lane: Lane, source: SessionSource, touch: bool) -> Lane:
 def follow_compression(work: Work, lane: Lane) -> Lane:
     """Put a lane on the live tip of its conversation (G20)."""
     session = work.session(lane.session_id or "")
-    tip = None if session is None else follow(work, session)
+    tip = None if session is None else live_tip(session, work.session)
     if tip is None or tip.session_id == lane.session_id:
         return lane
     event = e.LaneAdvanced(session_id=tip.session_id, previous_session_id=lane.session_id or "")
     return work.on_lane(lane, event, "its session was compressed into another")
-
-
-def follow(work: Work, session: Session) -> Session:
-    """The live tip of a session's conversation: itself, if it was not compressed."""
-    seen = {session.session_id}
-    while (into := session.compressed_into) is not None and into not in seen:
-        seen.add(into)
-        session = work.session(into) or session
-    return session
 
 
 def create_session(work: Work, key: str, source: dict[str, Any] | None, why: str) -> Session:

@@ -45,8 +45,7 @@ def compress(
         )
     if child_id is not None and work.session(child_id) is not None:
         raise SessionStateError(f"session {child_id!r} exists already; give the child another id")
-    live = messages_of(work.live(parent))
-    carried = [] if covers is None else live[covers:]
+    carried = [] if covers is None else messages_of(work.live(parent))[covers:]
     child = Session(child_id or work.new_session_id())
     created = e.SessionCreated(
         conversation_id=parent.conversation_id,

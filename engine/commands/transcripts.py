@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from engine.commands.routing import follow
 from engine.domain import events as e
+from engine.domain.session import live_tip
 from engine.domain.transcript import text_of, undo_point
 from engine.work import FIRST_POSITION, POSITIONS, Work, grouped
 from projections.transcripts import messages_of
@@ -15,7 +15,7 @@ def append(work: Work, session_id: str, messages: list[e.MessageAppended]) -> li
 
     A session that was compressed meanwhile goes on in its child: there the message will be seen (G42).
     """
-    session = follow(work, work.known(session_id))
+    session = live_tip(work.known(session_id), work.session)
     for message in messages:
         if message.message_id is None or work.is_new(session.session_id, message.message_id):
             session = work.on_session(session, message)
@@ -39,8 +39,8 @@ def rewind(work: Work, session_id: str, turns: int) -> dict[str, Any] | None:
     session = work.known(session_id)
     live = work.live(session)
     found = iter(messages_of(live))
-    messages: list[dict[str, Any]] = [next(found) if each else {"role": ""} for each in live]
-    point = undo_point([message["role"] for message in messages], turns)
+    messages: list[dict[str, Any]] = [next(found) if each else {} for each in live]
+    point = undo_point([message.get("role") for message in messages], turns)
     if point is None:
         return None
     keep, undone = point

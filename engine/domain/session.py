@@ -207,6 +207,15 @@ def claiming(session: Session, lane: str, source: dict[str, Any] | None) -> e.Se
     )
 
 
+def live_tip(session: Session, find: Callable[[str], Session | None]) -> Session:
+    """The session that goes on for a compressed one (G20); itself, if it was not compressed."""
+    seen = {session.session_id}
+    while (into := session.compressed_into) is not None and into not in seen:
+        seen.add(into)
+        session = find(into) or session
+    return session
+
+
 def next_title(title: str, taken: Iterable[str], own: str | None = None) -> str:
     """A title nobody else has: itself, or its name with the next number; a number of one's `own` stays (G44)."""
     others = set(taken)

@@ -49,7 +49,7 @@ def whole(message: object) -> dict[str, Any]:
     return kept if message_id is None else {**kept, "message_id": message_id}
 
 
-def undo_point(roles: Sequence[str], turns: int) -> tuple[int, int] | None:
+def undo_point(roles: Sequence[str | None], turns: int) -> tuple[int, int] | None:
     """Where an undo of some turns cuts: how many messages stay, how many turns go; None without a user's (G51)."""
     asked = [index for index, role in enumerate(roles) if role == "user"]
     if not asked:

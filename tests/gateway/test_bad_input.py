@@ -13,7 +13,7 @@ from engine import GatewayConfig, Platform, SessionResetPolicy, SessionSource, S
 from engine.domain import events as e
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import ClosedLogError, DiskFullError, LockedLogError
-from engine.log.eventlog import EventLog
+from engine.log.eventlog import EventLog, _open_logs
 from tests.faults.disk import Disk, full_error
 from tests.gateway.children import Child
 from tests.gateway.support import FakeClock, lane, policy, say, tables, texts
@@ -312,17 +312,38 @@ def test_a_full_disk_in_the_middle_of_a_command_leaves_nothing_of_it(open_store,
         store.close()
 
 
-def test_a_store_that_cannot_open_leaves_nothing_open(open_store):
-    """Disk full at every call of opening: refused, or opened; never half."""
+def test_a_store_that_cannot_open_leaves_nothing_open(tmp_path):
+    """A disk that is full from some call of opening on: refused, or opened; never half."""
     with Disk().in_use() as disk:
-        open_store(vfs=disk.name).close()
-        for nth in range(0, disk.calls, 7):
+        SessionStore(tmp_path / "first", vfs=disk.name).close()
+        calls, refused = disk.calls, 0
+        for nth in range(0, calls, 7):
             disk.calls = 0
-            disk.fail = lambda number, what, nth=nth: full_error(what) if number == nth and what == "write" else None
-            with contextlib.suppress(DiskFullError):
-                open_store(vfs=disk.name).close()
+            disk.fail = lambda number, what, nth=nth: full_error(what) if number >= nth and what == "write" else None
+            try:
+                SessionStore(tmp_path / str(nth), vfs=disk.name).close()
+            except DiskFullError:
+                refused += 1
+            assert not list(_open_logs)
+            disk.fail = None
+            SessionStore(tmp_path / str(nth), vfs=disk.name).close()
+        assert refused > 3
+
+
+def test_a_store_that_cannot_catch_up_leaves_nothing_open(tmp_path, source):
+    """The same when opening has events to replay, and no space to write what they make of the tables."""
+    with SessionStore(tmp_path) as store:
+        sid = store.get_or_create_session(source()).session_id
+    with EventLog(store.log.path) as log:
+        log.append([Envelope(f"session:{sid}", NEXT_VERSION, e.MessageAppended(message={"role": "user"}))])
+    with Disk().in_use() as disk:
+        disk.fail = lambda _number, what: full_error(what) if what == "write" else None
+        with pytest.raises(DiskFullError):
+            SessionStore(tmp_path, vfs=disk.name)
+        assert not list(_open_logs)
         disk.fail = None
-        open_store(vfs=disk.name).close()
+        with SessionStore(tmp_path, vfs=disk.name) as store:
+            assert len(store.load_transcript(sid)) == 1
 
 
 def test_files_are_the_owners_only(store):
@@ -330,8 +351,9 @@ def test_files_are_the_owners_only(store):
 
 
 def test_a_store_needs_a_folder():
-    with pytest.raises(ValueError, match="sessions_dir"):
-        SessionStore("")
+    for nothing in ("", None, 7):
+        with pytest.raises(ValueError, match="sessions_dir"):
+            SessionStore(nothing)
 
 
 def test_an_option_nobody_knows_is_one_error(tmp_path, recwarn):

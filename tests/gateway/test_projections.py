@@ -6,6 +6,7 @@ import pytest
 
 from engine import AsyncSessionStore
 from engine.domain import events as e
+from engine.domain.encoding import encode
 from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.log.eventlog import EventLog
 from tests.gateway.support import policy, say, since, tables, texts
@@ -262,3 +263,30 @@ def test_a_command_that_failed_does_not_hide_what_another_program_appends_next(s
         log.append([Envelope(f"session:{sid}", NEXT_VERSION, message)])
     say(store, sid, "mine")
     assert texts(store, sid) == ["from elsewhere", "mine"]
+
+
+def test_what_was_put_aside_is_tried_again_when_the_tables_are_made_again(store, source):
+    sid = store.get_or_create_session(source()).session_id
+    message = e.MessageAppended(message={"role": "user", "content": "mended"})
+    with EventLog(store.log.path) as log:
+        (broken,) = log.append([Envelope(f"session:{sid}", NEXT_VERSION, message)])
+        log.transact(lambda t: damage(t, broken, "message.appended", '{"type":"message.appended","message":7}'))
+    say(store, sid, "after")
+    for _ in range(2):
+        store.rebuild()
+        assert [position for position, _ in store.quarantined()] == [broken]
+    assert [each.event.topic for each in since(store, 0)].count("log.quarantined") == 1, "reported once"
+    with EventLog(store.log.path) as log:
+        log.transact(lambda t: damage(t, broken, "message.appended", encode(message).decode()))
+    store.rebuild()
+    assert store.quarantined() == []
+    assert store.get_session(sid).message_count == 2
+    store._transcripts._cached.clear()  # the record was changed behind the engine's back
+    assert texts(store, sid) == ["mended", "after"]
+
+
+def test_what_another_projection_put_aside_stays_in_the_transcript(store, source):
+    sid = store.get_or_create_session(source()).session_id
+    (position,) = store.append_messages(sid, [{"role": "user", "content": "for all but search"}])
+    store.log.transact(lambda t: t.execute("INSERT INTO quarantine VALUES (?,'search','too long',1)", (position,)))
+    assert texts(store, sid) == ["for all but search"]

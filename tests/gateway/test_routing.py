@@ -705,6 +705,7 @@ class TestTouchesBehind:
         until(lambda: "touches of 1 lanes wait" in caplog.text)
         broken.clear()
         until(lambda: store.metrics()["pending_touches"] == 0)
+        assert since(store, 0)[-1].event.topic == "lane.touched"
 
     def test_a_process_that_ends_without_closing_writes_them(self, tmp_path, open_store):
         """G24: nothing but a crash loses a touch."""
