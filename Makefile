@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PAGES := build/pages
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
+WHEEL := .venv-wheel
 BENCH := --benchmark-columns=median,iqr,rounds --benchmark-sort=name -q -s
 
-.PHONY: help demo test lint bench bench-peers peers-test soak docs clean
+.PHONY: help demo test lint bench bench-peers peers-test wheel-test soak docs clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -25,18 +27,22 @@ demo: $(READY) ## kill a writer and a gateway in mid-flight and show that nothin
 test: $(READY) ## the whole suite
 	$(BIN)/python -m pytest -n 2 tests
 
-lint: $(READY) ## ruff, mypy --strict, one-way imports
+lint: $(READY) ## ruff, mypy --strict and pyright, also over the code in the docs; one-way imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/python -m tests.docs.pages $(PAGES)
+	MYPYPATH=. $(BIN)/mypy $(PAGES)
+	$(BIN)/pyright $(PAGES)
 	$(BIN)/lint-imports --no-cache
 
 bench: $(READY) ## speed, as ratios to baselines measured in the same run
 	$(BIN)/python -m pytest benchmarks $(BENCH)
 
-$(PEERS_READY): pyproject.toml
+$(PEERS_READY): pyproject.toml benchmarks/peers.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,peers]'
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' -r benchmarks/peers.txt
 	@touch $(PEERS_READY)
 
 bench-peers: $(PEERS_READY) ## the store against other session layers; writes benchmarks/results.md and routing.svg
@@ -45,12 +51,22 @@ bench-peers: $(PEERS_READY) ## the store against other session layers; writes be
 peers-test: $(PEERS_READY) ## the same commands on the store and on hermes-agent give the same sessions
 	$(PEERS)/bin/python -m pytest -m peers tests/differential
 
+wheel-test: $(READY) ## builds sdist and wheel, and tries the wheel in a clean environment, without the source tree
+	rm -rf build dist $(WHEEL)
+	$(BIN)/python -m build --outdir dist . > dist.log 2>&1 || { cat dist.log; rm dist.log; exit 1; }
+	@rm dist.log
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(WHEEL)/bin/python -I -W error tests/wheel/check.py dist
+	cp examples/gateway.py $(WHEEL)/gateway.py
+	cd $(WHEEL) && ../$(BIN)/mypy --strict --cache-dir=/dev/null --python-executable=bin/python gateway.py
+
 soak: $(READY) ## the same fault and property tests with bigger numbers
 	SOAK=10 $(BIN)/python -m pytest -n 2 tests/faults tests/properties
 
-docs: $(READY) ## regenerate docs/events.md from the event classes
-	$(BIN)/python -m engine.domain.catalogue > docs/events.md
+docs: $(READY) ## regenerate docs/reference, and the modules and tests named in docs/explanation
+	$(BIN)/python -m devtools.reference
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(PEERS) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(WHEEL) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,7 +21,7 @@ INSERT = "INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
 
 
 class Raw:
-    """BEGIN IMMEDIATE, INSERT of an equal row, COMMIT: nothing checked, hashed, encoded or counted."""
+    """BEGIN IMMEDIATE, INSERT of the same content, COMMIT: nothing checked, hashed, encoded, named or counted."""
 
     def __init__(self, path: Path, synchronous: str, payload: str) -> None:
         self._connection = apsw.Connection(str(path))

@@ -2,14 +2,22 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
-from engine import Platform, SessionSource, SessionStore, build_session_key
-from engine.domain.envelope import Envelope
+from engine import Platform, SessionSource, SessionStore
 from engine.domain.events import LaneRouted, MessageAppended, SessionCreated
+from engine.domain.keys import name_lane
+from engine.domain.streams import lane_stream, session_stream
+from engine.log.envelope import Envelope
 from engine.store import FILE_NAME
 
 Message = dict[str, str]
 _EVENTS_AT_ONCE = 2_000
+
+
+def store_at(folder: Path, **options: Any) -> SessionStore:
+    """Open a store without its views, which follow the log on a thread of their own and are measured by themselves."""
+    return SessionStore(folder, views=False, **options)
 
 
 def message(number: int) -> Message:
@@ -39,13 +47,20 @@ def session_of(lane: int) -> str:
 def _events(lane: int, messages: int, now: int) -> list[Envelope]:
     """What a new lane's first message, and messages after it, leave in the log."""
     origin, session_id = source(lane), session_of(lane)
-    key, described, why = build_session_key(origin), origin.to_dict(), "the lane led nowhere"
-    created = SessionCreated(conversation_id=session_id, lane=key, source=described)
-    routed = LaneRouted(session_id=session_id, how="created", origin=described, display_name=origin.chat_name)
-    command, stream = "get_or_create_session", f"session:{session_id}"
+    name, described, why = name_lane(origin), origin.known(), "first message of this lane"
+    created = SessionCreated(conversation_id=session_id, lane=name.key, source=described)
+    routed = LaneRouted(
+        session_id=session_id,
+        how="created",
+        key=name.key,
+        identity=name.identity,
+        origin=described,
+        display_name=origin.chat_name,
+    )
+    command, stream = "get_or_create_session", session_stream(session_id)
     return [
         Envelope(stream, 1, created, now, "gateway", command, why),
-        Envelope(f"lane:{key}", 1, routed, now, "gateway", command, why),
+        Envelope(lane_stream(f"{lane:016x}"), 1, routed, now, "gateway", command, why),
         *(
             Envelope(stream, 2 + number, MessageAppended(message(number)), now, "gateway", "append_to_transcript")
             for number in range(messages)
@@ -57,7 +72,7 @@ def build(folder: Path, lanes: int, messages: int = 0) -> float:
     """Make a store of so many lanes with so many messages each, in large commands; the seconds it took."""
     started = time.perf_counter()
     step = max(1, _EVENTS_AT_ONCE // (2 + messages))
-    with SessionStore(folder, synchronous="OFF") as store:
+    with store_at(folder, synchronous="OFF") as store:
         for first in range(0, lanes, step):
             now = time.time_ns() // 1000
             some = range(first, min(first + step, lanes))

@@ -9,8 +9,7 @@ import random
 import sys
 from pathlib import Path
 
-from benchmarks.gateways import source
-from engine import SessionStore
+from benchmarks.gateways import source, store_at
 
 
 def resident() -> int:
@@ -23,7 +22,7 @@ def resident() -> int:
 def main(folder: str, lanes: int, cached: int) -> None:
     order = list(range(lanes))
     random.Random(7).shuffle(order)
-    with SessionStore(folder, cached_lanes=cached, synchronous="OFF") as store:
+    with store_at(folder, cached_lanes=cached, synchronous="OFF") as store:
         store.get_or_create_session(source(0))
         before = resident()
         for lane in order:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.compare import Interleaved, Summary, spread
 from benchmarks.conftest import COLD_EVENTS, COLD_LANES
-from benchmarks.gateways import build, message, source
+from benchmarks.gateways import build, message, source, store_at
 from benchmarks.peers import PEERS, Hermes, Peer
 from benchmarks.results import Page
 from benchmarks.test_store import CONVERSATIONS, LONG, converse, settled, timed
@@ -49,7 +49,7 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 def store(folder: Path, tmp_path_factory: pytest.TempPathFactory, page: Page) -> Iterator[SessionStore]:
     page.settings["ours"] = "journal_mode WAL, synchronous FULL; one commit per command, or per group of commands"
-    with SessionStore(folder / tmp_path_factory.mktemp("ours").name) as found:
+    with store_at(folder / tmp_path_factory.mktemp("ours").name) as found:
         yield found
 
 
@@ -181,7 +181,7 @@ def test_5_load(benchmark: Any, peer: Hermes, store: SessionStore, summary: Summ
     def reopen() -> None:
         if not opened or not warm:
             close()
-            opened.append(SessionStore(folder_of(store)))
+            opened.append(store_at(folder_of(store)))
             opened[0].get_session(ours)
 
     def close() -> None:
@@ -211,7 +211,7 @@ def test_6_cold_start(benchmark: Any, peer: Hermes, veteran: Path, summary: Summ
         peer.route(peer.source(COLD_LANES // 2))
 
     def ours() -> None:
-        found = SessionStore(veteran)
+        found = store_at(veteran)
         opened.append(found)
         found.get_or_create_session(source(COLD_LANES // 2))
 

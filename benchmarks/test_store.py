@@ -19,7 +19,7 @@ from benchmarks import rawrows
 from benchmarks.baselines import Raw, locked_hops
 from benchmarks.compare import Interleaved, Summary, duration, percentile, quartiles, spread, times
 from benchmarks.conftest import COLD_EVENTS, COLD_LANES, LANES
-from benchmarks.gateways import message, session_of, source
+from benchmarks.gateways import message, session_of, source, store_at
 from engine import AsyncSessionStore, SessionStore
 from engine.store import FILE_NAME
 
@@ -78,7 +78,7 @@ class Routes:
     ids=["within the cache", "beyond the cache"],
 )
 def test_1_route(benchmark: Any, gateways: dict[int, Path], summary: Summary, cached: int, name: str) -> None:
-    stores = {lanes: SessionStore(path, cached_lanes=cached) for lanes, path in gateways.items()}
+    stores = {lanes: store_at(path, cached_lanes=cached) for lanes, path in gateways.items()}
     for lanes, store in stores.items():
         for lane in range(lanes):
             store.get_or_create_session(source(lane), touch=False)
@@ -103,12 +103,14 @@ def test_1_route(benchmark: Any, gateways: dict[int, Path], summary: Summary, ca
 
 def test_2_create(benchmark: Any, folder: Path, summary: Summary) -> None:
     each, rounds = 100, 15
-    commands = iter(rawrows.creations(folder / "create-rows", each * (rounds + 1)))
-    raw, store, lanes = rawrows.RawRows(folder / "create-raw"), SessionStore(folder / "create"), count()
+    before, commands = rawrows.creations(folder / "create-rows", each * (rounds + 1))
+    raw, store, lanes = rawrows.RawRows(folder / "create-raw"), store_at(folder / "create"), count()
+    raw.commit(before)
+    given = iter(commands)
 
     def baseline() -> None:
         for _ in range(each):
-            raw.commit(next(commands))
+            raw.commit(next(given))
 
     def ours() -> None:
         for _ in range(each):
@@ -125,7 +127,7 @@ def test_2_create(benchmark: Any, folder: Path, summary: Summary) -> None:
 def test_3_append(benchmark: Any, folder: Path, summary: Summary) -> None:
     each, rounds = 150, 15
     before, commands = rawrows.appends(folder / "append-rows", each * (rounds + 1))
-    raw, store, given = rawrows.RawRows(folder / "append-raw"), SessionStore(folder / "append"), iter(commands)
+    raw, store, given = rawrows.RawRows(folder / "append-raw"), store_at(folder / "append"), iter(commands)
     raw.commit(before)
     session, numbers = store.get_or_create_session(source(0)).session_id, count()
 
@@ -142,13 +144,13 @@ def test_3_append(benchmark: Any, folder: Path, summary: Summary) -> None:
     assert raw.rows("events") == store.log.last_position
     store.close()
     raw.close()
-    summary.compare("3. append a message, FULL, against the same rows by plain SQL", compared, "<=", 1.4)
+    summary.compare("3. append a message, FULL, against the same rows by plain SQL", compared, "<=", 1.25)
 
 
 def test_3_append_against_one_insert(benchmark: Any, folder: Path, summary: Summary) -> None:
     each, numbers, versions = 150, count(), count(1)
     payload = msgspec.json.encode({"type": "message.appended", "message": message(0)}).decode()
-    raw, store = Raw(folder / "insert.db", "FULL", payload), SessionStore(folder / "append-alone")
+    raw, store = Raw(folder / "insert.db", "FULL", payload), store_at(folder / "append-alone")
     session = store.get_or_create_session(source(0)).session_id
 
     def baseline() -> None:
@@ -170,7 +172,7 @@ def test_3_append_against_one_insert(benchmark: Any, folder: Path, summary: Summ
 
 
 def test_4_many_conversations(benchmark: Any, folder: Path, summary: Summary) -> None:
-    raw, store = Raw(folder / "many-raw.db", "FULL", message(0)["content"]), SessionStore(folder / "many")
+    raw, store = Raw(folder / "many-raw.db", "FULL", message(0)["content"]), store_at(folder / "many")
     sessions = [store.get_or_create_session(source(lane)).session_id for lane in range(CONVERSATIONS)]
     few, many, tags = 10, 40, count()
 
@@ -211,7 +213,7 @@ async def converse(store: AsyncSessionStore, sessions: list[str], each: int) -> 
 def talkative(folder: Path) -> Path:
     """A store with one long transcript."""
     path = folder / "talkative"
-    with SessionStore(path, synchronous="OFF") as store:
+    with store_at(path, synchronous="OFF") as store:
         session = store.get_or_create_session(source(0)).session_id
         for number in range(LONG):
             store.append_to_transcript(session, message(number))
@@ -222,14 +224,14 @@ def talkative(folder: Path) -> Path:
 def test_5_load(benchmark: Any, talkative: Path, summary: Summary, warm: bool) -> None:
     connection = apsw.Connection(str(talkative / FILE_NAME))
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    with SessionStore(talkative) as store:
+    with store_at(talkative) as store:
         session = store.get_or_create_session(source(0)).session_id
     opened: list[SessionStore] = []
 
     def reopen() -> None:
         if not opened or not warm:
             close()
-            opened.append(SessionStore(talkative))
+            opened.append(store_at(talkative))
             opened[0].get_session(session)
 
     def close() -> None:
@@ -237,7 +239,7 @@ def test_5_load(benchmark: Any, talkative: Path, summary: Summary, warm: bool) -
             opened.pop().close()
 
     def baseline() -> None:
-        sql = "SELECT state FROM events WHERE stream = ? AND topic = 'message.appended' ORDER BY version"
+        sql = "SELECT state FROM log WHERE stream = ? AND topic = 'message.appended' ORDER BY version"
         found = [decode(state)["message"] for (state,) in connection.execute(sql, (f"session:{session}",))]
         assert len(found) == LONG
 
@@ -249,7 +251,7 @@ def test_5_load(benchmark: Any, talkative: Path, summary: Summary, warm: bool) -
     close()
     connection.close()
     how = "again" if warm else "for the first time after opening"
-    summary.compare(f"5. load {LONG:,} messages {how}, against SELECT and decode", compared, "<=", 0.0)
+    summary.compare(f"5. load {LONG:,} messages {how}, against SELECT and decode", compared, "<=", 1.5)
 
 
 # 6. Cold start
@@ -259,7 +261,7 @@ def test_6_cold_start(benchmark: Any, veteran: Path, gateways: dict[int, Path], 
     opened: list[SessionStore] = []
 
     def start(path: Path, lanes: int) -> None:
-        store = SessionStore(path)
+        store = store_at(path)
         opened.append(store)
         assert store.get_or_create_session(source(lanes // 2)).session_id == session_of(lanes // 2)
 

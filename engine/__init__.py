@@ -1,85 +1,88 @@
 """The session engine: an append-only event log and the sessions a gateway keeps on it.
 
-The names below are the public API. They are imported when first used: the projections import this package's
-domain and log, and the store imports the projections.
+These names are the public API; `import name as name` is how Python's type checkers know that.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from engine.acting import acting as acting
+from engine.aio import AsyncSessionStore as AsyncSessionStore
+from engine.commands.lanes import Notices as Notices
+from engine.context import (
+    clear_session_vars as clear_session_vars,
+    get_session_env as get_session_env,
+    reset_session_vars as reset_session_vars,
+    set_session_vars as set_session_vars,
+)
+from engine.domain import events as events
+from engine.domain.config import (
+    GatewayConfig as GatewayConfig,
+    HomeChannel as HomeChannel,
+    PlatformConfig as PlatformConfig,
+    StoreSettings as StoreSettings,
+)
+from engine.domain.encoding import Erased as Erased, Unknown as Unknown, Unreadable as Unreadable
+from engine.domain.entry import SessionEntry as SessionEntry
+from engine.domain.errors import EngineError as EngineError
+from engine.domain.events import AnyEvent as AnyEvent
+from engine.domain.keys import is_shared_multi_user_session as is_shared_multi_user_session
+from engine.domain.platforms import Platform as Platform
+from engine.domain.policy import ResetRules as ResetRules, SessionResetPolicy as SessionResetPolicy
+from engine.domain.sources import SessionSource as SessionSource
+from engine.domain.whatsapp import normalize_whatsapp_identifier as normalize_whatsapp_identifier
+from engine.environment import auto_continue_freshness_window as auto_continue_freshness_window
+from engine.erasure.report import ErasureReport as ErasureReport, Left as Left
+from engine.errors import (
+    SessionError as SessionError,
+    SessionStateError as SessionStateError,
+    TurnInProgressError as TurnInProgressError,
+    TurnLostError as TurnLostError,
+    UnknownLaneError as UnknownLaneError,
+    UnknownSessionError as UnknownSessionError,
+)
+from engine.heads import Heads as Heads
+from engine.health import StoreHealth as StoreHealth
+from engine.imports.report import ImportReport as ImportReport, Skipped as Skipped
+from engine.log.envelope import NEXT_VERSION as NEXT_VERSION, Envelope as Envelope
+from engine.log.errors import (
+    ClosedLogError as ClosedLogError,
+    ConflictError as ConflictError,
+    CorruptLogError as CorruptLogError,
+    CorruptStateError as CorruptStateError,
+    DiskFullError as DiskFullError,
+    ForeignFileError as ForeignFileError,
+    ForkedLogError as ForkedLogError,
+    InvalidEventError as InvalidEventError,
+    LockedLogError as LockedLogError,
+    LogError as LogError,
+    NestedCommandError as NestedCommandError,
+    NewerSchemaError as NewerSchemaError,
+    NotALogError as NotALogError,
+    OldSQLiteError as OldSQLiteError,
+    PayloadTooLargeError as PayloadTooLargeError,
+    ReadOnlyLogError as ReadOnlyLogError,
+    RefusedError as RefusedError,
+    ReplacedTablesError as ReplacedTablesError,
+    StorageError as StorageError,
+    TrackingConflictError as TrackingConflictError,
+    UnsafeFileError as UnsafeFileError,
+)
+from engine.log.sqlite.eventlog import EventLog as EventLog
+from engine.model_override import sanitize_model_override as sanitize_model_override
+from engine.naming import build_session_key as build_session_key
+from engine.prompt import (
+    SessionContext as SessionContext,
+    build_session_context as build_session_context,
+    build_session_context_prompt as build_session_context_prompt,
+)
+from engine.reader import RecordedMessage as RecordedMessage, SessionInfo as SessionInfo, SessionReader as SessionReader
+from engine.store import SessionStore as SessionStore
+from engine.turns import AsyncTurn as AsyncTurn, Turn as Turn
+from engine.untrusted import neutralize_untrusted_inline_text as neutralize_untrusted_inline_text
+from engine.verification import StoreVerification as StoreVerification
+from engine.version import package_version
+from engine.whatsapp import canonical_whatsapp_identifier as canonical_whatsapp_identifier
+from projections.views.bill import UsageRow as UsageRow
+from projections.views.find import Hit as Hit, Hits as Hits
+from projections.views.runner import ViewStatus as ViewStatus
+from projections.views.verify import ViewDifference as ViewDifference, ViewVerification as ViewVerification
 
-if TYPE_CHECKING:
-    from engine.aio import AsyncSessionStore
-    from engine.commands.lanes import Notices
-    from engine.context import clear_session_vars, get_session_env, reset_session_vars, set_session_vars
-    from engine.domain.config import GatewayConfig, HomeChannel, PlatformConfig
-    from engine.domain.entry import SessionEntry, sanitize_model_override
-    from engine.domain.errors import EngineError
-    from engine.domain.keys import build_session_key, is_shared_multi_user_session
-    from engine.domain.platforms import Platform
-    from engine.domain.policy import SessionResetPolicy, auto_continue_freshness_window
-    from engine.domain.sources import SessionSource
-    from engine.domain.whatsapp import canonical_whatsapp_identifier, normalize_whatsapp_identifier
-    from engine.errors import SessionStateError, TurnInProgressError, UnknownLaneError, UnknownSessionError
-    from engine.prompt import SessionContext, build_session_context, build_session_context_prompt
-    from engine.store import SessionInfo, SessionStore
-
-_HOMES = {
-    "engine.aio": ("AsyncSessionStore",),
-    "engine.commands.lanes": ("Notices",),
-    "engine.context": ("clear_session_vars", "get_session_env", "reset_session_vars", "set_session_vars"),
-    "engine.domain.config": ("GatewayConfig", "HomeChannel", "PlatformConfig"),
-    "engine.domain.entry": ("SessionEntry", "sanitize_model_override"),
-    "engine.domain.errors": ("EngineError",),
-    "engine.domain.keys": ("build_session_key", "is_shared_multi_user_session"),
-    "engine.domain.platforms": ("Platform",),
-    "engine.domain.policy": ("SessionResetPolicy", "auto_continue_freshness_window"),
-    "engine.domain.sources": ("SessionSource",),
-    "engine.domain.whatsapp": ("canonical_whatsapp_identifier", "normalize_whatsapp_identifier"),
-    "engine.errors": ("SessionStateError", "TurnInProgressError", "UnknownLaneError", "UnknownSessionError"),
-    "engine.prompt": ("SessionContext", "build_session_context", "build_session_context_prompt"),
-    "engine.store": ("SessionInfo", "SessionStore"),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "AsyncSessionStore",
-    "EngineError",
-    "GatewayConfig",
-    "HomeChannel",
-    "Notices",
-    "Platform",
-    "PlatformConfig",
-    "SessionContext",
-    "SessionEntry",
-    "SessionInfo",
-    "SessionResetPolicy",
-    "SessionSource",
-    "SessionStateError",
-    "SessionStore",
-    "TurnInProgressError",
-    "UnknownLaneError",
-    "UnknownSessionError",
-    "auto_continue_freshness_window",
-    "build_session_context",
-    "build_session_context_prompt",
-    "build_session_key",
-    "canonical_whatsapp_identifier",
-    "clear_session_vars",
-    "get_session_env",
-    "is_shared_multi_user_session",
-    "normalize_whatsapp_identifier",
-    "reset_session_vars",
-    "sanitize_model_override",
-    "set_session_vars",
-]
-
-
-def __getattr__(name: str) -> Any:
-    module = _HOME_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module 'engine' has no attribute {name!r}")
-    return getattr(import_module(module), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__version__ = package_version()

@@ -4,64 +4,45 @@ A cancelled await neither loses nor doubles its command: once given, it is writt
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextvars import copy_context
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import partial
-from inspect import isawaitable
-from typing import Any, TypeVar, cast
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
-from engine.commander import DEFAULT_LEASE_SECONDS, Commander
-from engine.commands import routing
-from engine.commands.lanes import Notices
+from engine.claims import TurnClaim
+from engine.clock import local_now
+from engine.command import Command, Sweep
+from engine.commands import lanes, sessions, transcripts, turns
+from engine.commands.lanes import RESTART_TIMEOUT, Notices
+from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
 from engine.domain.sources import SessionSource
-from engine.store import SessionInfo, SessionStore, StoreHealth
-from engine.work import AskFirstError
+from engine.erasure.report import ErasureReport
+from engine.heads import Heads
+from engine.health import StoreHealth
+from engine.importing import ImportProgress
+from engine.imports.report import ImportReport
+from engine.log.protocol import Progress, Verification
+from engine.log.sqlite.eventlog import DEFAULT_PAYLOAD_LIMIT
+from engine.reader import DEFAULT_TRANSCRIPT_BYTES, RecordedMessage, SessionInfo
+from engine.route_queue import RouteQueue
+from engine.runner import in_thread
+from engine.store import DEFAULT_LANES, SessionStore
+from engine.turns import DEFAULT_LEASE_SECONDS, TURN_REFUSED, AsyncTurn
+from engine.validation import checked_source
+from engine.verification import StoreVerification
+from projections.views.bill import UsageRow
+from projections.views.find import Hits, Order
+from projections.views.verify import ViewVerification
 
 T = TypeVar("T")
 _READERS = 4
-_ASKERS = 64
-
-
-async def _in_thread(threads: Executor, function: Callable[..., T], *arguments: Any) -> T:
-    """Call in a thread of a pool of our own: the loop's default one may be full of the host's slow work."""
-    call = partial(copy_context().run, function, *arguments)
-    return await asyncio.get_running_loop().run_in_executor(threads, call)
-
-
-class _Deferred(Commander):
-    """Commands that are given now and answered to an await."""
-
-    def __init__(self, store: SessionStore) -> None:
-        self._store = store
-        self.askers = ThreadPoolExecutor(_ASKERS, "session-asking-host")
-
-    def _run(self, name: str, command: Callable[..., T], *arguments: Any) -> T:
-        return cast(T, self._carried_out(name, command, arguments))
-
-    def _ask(self, keys: Sequence[str]) -> dict[str, bool]:
-        return {key: self._store._busy(key) for key in keys}
-
-    async def _carried_out(self, name: str, command: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-        store = self._store
-        answers: dict[str, bool] = {}
-        while True:
-            try:
-                work = store._work(name, command, arguments, answers)
-                result, touched = await store.log.transact_async(work)
-            except AskFirstError as ask:
-                shares = [ask.keys[first::_ASKERS] for first in range(min(_ASKERS, len(ask.keys)))]
-                for asked in await asyncio.gather(*(_in_thread(self.askers, self._ask, share) for share in shares)):
-                    answers.update(asked)
-            else:
-                store._touches.settle(touched)
-                return result
-
-
-async def _done(value: T) -> T:
-    """Wait for a command; some need none and have their answer already."""
-    return await cast(Awaitable[T], value) if isawaitable(value) else value
+_PAGE = 500
 
 
 class AsyncSessionStore:
@@ -69,40 +50,121 @@ class AsyncSessionStore:
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store
-        self._commands = _Deferred(store)
+        self._runner = store.runner
         self._readers = ThreadPoolExecutor(_READERS, "session-reading")
+        self._routes = RouteQueue(store.routes.find, self._readers)
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    @classmethod
+    async def open(
+        cls,
+        sessions_dir: str | os.PathLike[str],
+        config: StoreSettings | None = None,
+        has_active_processes_fn: Callable[[str], bool] | None = None,
+        *,
+        clock: Callable[[], datetime] = local_now,
+        actor: str = "gateway",
+        active_profile: str | None = None,
+        create: bool = True,
+        cached_lanes: int = DEFAULT_LANES,
+        cached_transcript_bytes: int = DEFAULT_TRANSCRIPT_BYTES,
+        views: bool = True,
+        search: bool = True,
+        heads: Heads | str | os.PathLike[str] | Callable[[str], object] | None = None,
+        synchronous: str = "FULL",
+        busy_timeout: float = 5.0,
+        payload_limit: int = DEFAULT_PAYLOAD_LIMIT,
+        queue_limit: int = 10_000,
+        checkpoint_pages: int = 1000,
+        vfs: str | None = None,
+    ) -> "AsyncSessionStore":
+        """Open a SessionStore in a thread, and return its awaitable form."""
+        opening = partial(
+            SessionStore,
+            sessions_dir,
+            config,
+            has_active_processes_fn,
+            clock=clock,
+            actor=actor,
+            active_profile=active_profile,
+            create=create,
+            cached_lanes=cached_lanes,
+            cached_transcript_bytes=cached_transcript_bytes,
+            views=views,
+            search=search,
+            heads=heads,
+            synchronous=synchronous,
+            busy_timeout=busy_timeout,
+            payload_limit=payload_limit,
+            queue_limit=queue_limit,
+            checkpoint_pages=checkpoint_pages,
+            vfs=vfs,
+        )
+        return cls(await asyncio.to_thread(opening))
+
+    @property
+    def config(self) -> StoreSettings:
+        """The settings the store was opened with (G3a)."""
+        return self.store.config
+
+    @property
+    def sessions_dir(self) -> Path:
+        """The folder of the store (G3a)."""
+        return self.store.sessions_dir
+
+    async def run(self, command: Command[T]) -> T:
+        """Run a command of the store."""
+        return await self._runner.run_async(command)
+
+    async def _sweep(self, sweep: Sweep) -> int:
+        """Run a command of the store that has many parts; a cancelled await does not stop it between two of them."""
+        return await asyncio.shield(self.keep(asyncio.ensure_future(self._runner.sweep_async(sweep))))
 
     async def _read(self, function: Callable[..., T], *arguments: Any) -> T:
-        """In a thread: it may wait for the disk."""
-        return await _in_thread(self._readers, function, *arguments)
+        """Ask the store in a thread: it may wait for the disk."""
+        return await in_thread(self._readers, function, *arguments)
+
+    def line(self, session_key: str) -> asyncio.Lock:
+        """Return the lock that the tasks of this store which wait for the same lane take in turn."""
+        lock = self._lines.get(session_key)
+        if lock is None:
+            lock = self._lines[session_key] = asyncio.Lock()
+        return lock
+
+    def keep(self, task: "asyncio.Future[T]") -> "asyncio.Future[T]":
+        """Keep a task that must go on though its caller was cancelled."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def get_or_create_session(
         self, source: SessionSource, force_new: bool = False, *, touch: bool = True
     ) -> SessionEntry:
-        """The lane of a source, on the session its next message belongs to (G20 to G33)."""
-        store = self.store
-        key = store._key(source)
-        found = None if force_new else store._keep(key, source, touch, load=False)
-        if found is not None:
-            return found
-        # Reading, asking the host and deciding are several steps: a cancelled await must not stop between them.
-        return await asyncio.shield(asyncio.ensure_future(self._route(key, source, force_new, touch)))
+        """Return the lane of a source, on the session its next message belongs to (G20 to G33)."""
+        checked_source(source)
+        # Looking, asking the host and deciding are several steps: a cancelled await must not stop between them.
+        return await asyncio.shield(self.keep(asyncio.ensure_future(self._route(source, force_new, touch))))
 
-    async def _route(self, key: str, source: SessionSource, force_new: bool, touch: bool) -> SessionEntry:
-        store = self.store
-        found = None if force_new else await self._read(store._keep, key, source, touch)
-        if found is not None:
-            return found
-        command = routing.route
-        entry = await _done(self._commands._run("get_or_create_session", command, key, source, force_new, touch))
-        store._cache.forget(key)
-        return entry
+    async def _route(self, source: SessionSource, force_new: bool, touch: bool) -> SessionEntry:
+        found = await self._routes.ask(source, force_new, touch)
+        return await self.run(found) if isinstance(found, Command) else found
+
+    def turn(
+        self, source: SessionSource, *, wait: float | None = None, lease_seconds: float = DEFAULT_LEASE_SECONDS
+    ) -> AsyncTurn:
+        """Return a context manager that takes the turn of a source's conversation for its block.
+
+        It routes, waits until no other turn of the conversation runs, routes again, renews its lease while the block
+        runs, and ends with it. `wait=0` raises TurnInProgressError at once, a number after so many seconds.
+        """
+        return AsyncTurn(self, source, wait, lease_seconds)
 
     # Commands
 
     async def update_session(
         self,
-        key: str,
+        session_key: str,
         last_prompt_tokens: int | None = None,
         *,
         input_tokens: int = 0,
@@ -110,61 +172,91 @@ class AsyncSessionStore:
         cache_read_tokens: int = 0,
         cache_write_tokens: int = 0,
         cost_usd: float | None = None,
+        model: str | None = None,
+        provider: str | None = None,
     ) -> None:
-        await _done(
-            self._commands.update_session(  # type: ignore[func-returns-value] # an await's None
-                key,
-                last_prompt_tokens,
-                input_tokens=input_tokens,
-                output_tokens=output_tokens,
-                cache_read_tokens=cache_read_tokens,
-                cache_write_tokens=cache_write_tokens,
-                cost_usd=cost_usd,
-            )
-        )
+        """Touch a lane and count its tokens and cost, for a model if it is named; ignore an unknown lane (G34, V11)."""
+        usage = {
+            "last_prompt_tokens": last_prompt_tokens,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cache_read_tokens": cache_read_tokens,
+            "cache_write_tokens": cache_write_tokens,
+            "cost_usd": cost_usd,
+            "model": model,
+            "provider": provider,
+        }
+        await self.run(lanes.update_session(session_key, usage))
 
-    async def suspend_session(self, key: str) -> bool:
-        return await _done(self._commands.suspend_session(key))
+    async def suspend_session(self, session_key: str) -> bool:
+        """Let the lane's next message start a new session; return False if it leads nowhere (G35)."""
+        return bool(session_key) and await self.run(lanes.suspend_session(session_key))
 
-    async def mark_resume_pending(self, key: str, reason: str = "restart_timeout") -> bool:
-        return await _done(self._commands.mark_resume_pending(key, reason))
+    async def mark_resume_pending(self, session_key: str, reason: str | None = RESTART_TIMEOUT) -> bool:
+        """Mark a lane's session as cut off, to be resumed; return False if the lane is unknown or suspended (G35)."""
+        return bool(session_key) and await self.run(lanes.mark_resume_pending(session_key, reason))
 
-    async def clear_resume_pending(self, key: str) -> bool:
-        return await _done(self._commands.clear_resume_pending(key))
+    async def clear_resume_pending(self, session_key: str) -> bool:
+        """Take the mark away; return True only if it was there (G35)."""
+        return bool(session_key) and await self.run(lanes.clear_resume_pending(session_key))
 
     async def suspend_recently_active(self, max_age_seconds: float = 120) -> int:
-        return await _done(self._commands.suspend_recently_active(max_age_seconds))
+        """Mark lanes active within the window as cut off by a restart; return how many (G36)."""
+        return await self._sweep(lanes.suspend_recently_active(max_age_seconds))
 
-    async def reset_session(self, key: str, display_name: str | None = None) -> SessionEntry | None:
-        return await _done(self._commands.reset_session(key, display_name))
+    async def reset_session(self, session_key: str, display_name: str | None = None) -> SessionEntry | None:
+        """Start over because somebody asked; return None if the lane leads nowhere (G37)."""
+        return await self.run(lanes.reset_session(session_key, display_name))
 
-    async def switch_session(self, key: str, target: str) -> SessionEntry | None:
-        return await _done(self._commands.switch_session(key, target))
+    async def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
+        """Point a lane at another session; return None if the lane leads nowhere (G38)."""
+        return await self.run(lanes.switch_session(session_key, target_session_id))
 
-    async def set_model_override(self, key: str, override: Mapping[str, Any] | None) -> None:
-        await _done(self._commands.set_model_override(key, override))  # type: ignore[func-returns-value]
+    async def set_model_override(self, session_key: str, override: Mapping[str, Any] | None) -> None:
+        """Choose the lane's model until its next reset; None gives the choice back (G39)."""
+        await self.run(lanes.set_model_override(session_key, override))
 
-    async def set_expiry_finalized(self, key: str) -> bool:
-        return await _done(self._commands.set_expiry_finalized(key))
+    async def set_expiry_finalized(
+        self,
+        session_key: str | SessionEntry | None = None,
+        clear_model_override: bool = True,
+        *,
+        entry: SessionEntry | None = None,
+    ) -> bool:
+        """End the lane's expired session for good, because the host has done its work for it (G40)."""
+        lane = session_key if entry is None else entry
+        return await self.run(lanes.set_expiry_finalized(lane, clear_model_override))
 
-    async def prune_old_entries(self, days: float | None = None) -> int:
-        # Asking the host comes between two transactions: a cancelled await must not stop there.
-        return await asyncio.shield(asyncio.ensure_future(_done(self._commands.prune_old_entries(days))))
+    async def prune_old_entries(self, max_age_days: float | None = None) -> int:
+        """Forget lanes untouched for so many days; return how many. None, 0 and less forget none (G41)."""
+        return await self._sweep(lanes.prune_old_entries(max_age_days))
 
-    async def consume_notices(self, key: str) -> Notices:
-        return await _done(self._commands.consume_notices(key))
+    async def consume_notices(self, session_key: str) -> Notices:
+        """Return what is to be told to the lane's user, once (G45)."""
+        return await self.run(lanes.consume_notices(session_key))
 
-    async def begin_turn(self, key: str, *, lease_seconds: float | None = DEFAULT_LEASE_SECONDS) -> str:
-        return await _done(self._commands.begin_turn(key, lease_seconds=lease_seconds))
+    async def begin_turn(self, session_key: str, *, lease_seconds: float | None = DEFAULT_LEASE_SECONDS) -> str:
+        """Take the turn of the lane's conversation; return the token to end it with (G36)."""
+        claim = TurnClaim()
+        try:
+            return await self.run(turns.begin_turn(session_key, lease_seconds, claim))
+        except TURN_REFUSED:
+            raise
+        except BaseException:  # also a cancellation: the turn may have begun, and nobody has its token
+            self._runner.renewals.give_up(claim)
+            raise
 
     async def renew_turn(self, token: str, *, lease_seconds: float | None = DEFAULT_LEASE_SECONDS) -> bool:
-        return await _done(self._commands.renew_turn(token, lease_seconds=lease_seconds))
+        """Let a long turn's lease run from now; return False if the turn is over."""
+        return await self.run(turns.renew_turn(token, lease_seconds))
 
     async def end_turn(self, token: str, *, error: str | None = None) -> bool:
-        return await _done(self._commands.end_turn(token, error=error))
+        """End a turn; return False if it is over already."""
+        return await self.run(turns.end_turn(token, error))
 
     async def recover_interrupted_turns(self) -> int:
-        return await _done(self._commands.recover_interrupted_turns())
+        """Mark the lanes whose turns lost their worker for resuming, after a crash; return how many turns (G36)."""
+        return await self.run(turns.recover_interrupted_turns())
 
     async def compress_session(
         self,
@@ -173,88 +265,253 @@ class AsyncSessionStore:
         summary_messages: Sequence[Mapping[str, Any]] = (),
         *,
         covers: int | None = None,
+        turn: str | None = None,
     ) -> str:
-        return await _done(self._commands.compress_session(session_id, child_id, summary_messages, covers=covers))
+        """Close a session into a child that goes on with a summary; return the child's id (G42)."""
+        return await self.run(sessions.compress_session(session_id, child_id, summary_messages, covers, turn))
 
     async def fork_session(self, session_id: str, at: object = None) -> str:
-        return await _done(self._commands.fork_session(session_id, at))
+        """Create a session with the history up to a message, its platform id, or a position; return its id (G43)."""
+        return await self.run(sessions.fork_session(session_id, at))
 
     async def end_session(self, session_id: str, reason: str) -> bool:
-        return await _done(self._commands.end_session(session_id, reason))
+        """End a session; return False if an earlier reason stands (G44)."""
+        return await self.run(sessions.end_session(session_id, reason))
 
     async def reopen_session(self, session_id: str) -> bool:
-        return await _done(self._commands.reopen_session(session_id))
+        """Make an ended session live again; return False if it is (G44)."""
+        return await self.run(sessions.reopen_session(session_id))
 
-    async def set_session_title(self, session_id: str, title: str) -> str:
-        return await _done(self._commands.set_session_title(session_id, title))
+    async def set_session_title(self, session_id: str, title: str | None) -> str | None:
+        """Name a session; return the name it got, with a number if another has it. None or "" clears it (G44)."""
+        return await self.run(sessions.set_session_title(session_id, title, auto=False))
 
-    async def set_auto_title(self, session_id: str, title: str) -> str:
-        return await _done(self._commands.set_auto_title(session_id, title))
+    async def set_auto_title(self, session_id: str, title: str | None) -> str | None:
+        """Name a session unless somebody chose its name; return the name it has then (G44)."""
+        return await self.run(sessions.set_session_title(session_id, title, auto=True))
 
     async def append_to_transcript(
-        self, session_id: str, message: Mapping[str, Any], skip_db: bool = False
+        self, session_id: str, message: Mapping[str, Any], skip_db: bool = False, *, turn: str | None = None
     ) -> int | None:
-        return await _done(self._commands.append_to_transcript(session_id, message, skip_db))
+        """Append one message; return its position in the log, None if its platform id is known already (G46, G47)."""
+        command = transcripts.append_to_transcript(session_id, message, turn)
+        return None if skip_db else await self.run(command)
 
-    async def append_messages(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        return await _done(self._commands.append_messages(session_id, messages))
+    async def append_messages(
+        self, session_id: str, messages: Sequence[Mapping[str, Any]], *, turn: str | None = None
+    ) -> list[int]:
+        """Append messages, all or none; return the positions of those that were new (G46, G47)."""
+        return await self.run(transcripts.append_messages(session_id, messages, turn))
 
-    async def rewrite_transcript(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> bool:
-        return await _done(self._commands.rewrite_transcript(session_id, messages))
+    async def rewrite_transcript(
+        self, session_id: str, messages: Sequence[Mapping[str, Any]], *, turn: str | None = None
+    ) -> bool:
+        """Make another history live; the former one stays in the log (G50)."""
+        return await self.run(transcripts.rewrite_transcript(session_id, messages, turn))
 
     async def rewind_session(self, session_id: str, n: int = 1) -> dict[str, Any] | None:
-        return await _done(self._commands.rewind_session(session_id, n))
+        """Undo the last n turns; return what was undone, None when there is no user message (G51)."""
+        return await self.run(transcripts.rewind_session(session_id, n))
 
     async def restore_rewound(self, session_id: str) -> int:
-        return await _done(self._commands.restore_rewound(session_id))
+        """Undo the last undo; return how many messages are live again (G51)."""
+        return await self.run(transcripts.restore_rewound(session_id))
 
-    # Reading
+    # Questions
 
-    async def get_model_override(self, key: str) -> dict[str, str] | None:
-        return await self._read(self.store.get_model_override, key)
+    async def get_model_override(self, session_key: str) -> dict[str, str] | None:
+        """Return the model chosen for a lane, as a copy."""
+        return await self._read(self.store.get_model_override, session_key)
 
     async def is_session_expired(self, entry: SessionEntry) -> bool:
+        """Return True if the policy would reset the lane now (G40)."""
         return await self._read(self.store.is_session_expired, entry)
 
     async def is_session_finalizable(self, entry: SessionEntry) -> bool:
+        """Return True if the lane's sessions ever expire (G40)."""
         return self.store.is_session_finalizable(entry)
 
-    async def list_sessions(self, active_minutes: float | None = None) -> list[SessionEntry]:
-        return await self._read(self.store.list_sessions, active_minutes)
+    async def list_sessions(
+        self, active_minutes: float | None = None, *, limit: int | None = None, after: SessionEntry | None = None
+    ) -> list[SessionEntry]:
+        """Return the lanes that lead somewhere, newest first; with `limit` and `after` a page of them (G41)."""
+        return await self._read(partial(self.store.list_sessions, active_minutes, limit=limit, after=after))
+
+    async def iter_sessions(self, active_minutes: float | None = None) -> AsyncIterator[SessionEntry]:
+        """Yield the lanes that lead somewhere, newest first, each once, and few of them in memory at a time."""
+        entries = self.store.iter_sessions(active_minutes)
+
+        def page() -> list[SessionEntry]:
+            return list(islice(entries, _PAGE))
+
+        while found := await self._read(page):
+            for entry in found:
+                yield entry
 
     async def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
+        """Return the lane that leads to a session, or None."""
         return await self._read(self.store.lookup_by_session_id, session_id)
 
-    async def peek_session_id(self, key: str) -> str | None:
-        return await self._read(self.store.peek_session_id, key)
+    async def peek_session_id(self, session_key: str) -> str | None:
+        """Return where a lane leads, without touching it."""
+        return await self._read(self.store.peek_session_id, session_key)
+
+    async def sessions_of(self, session_key: str) -> list[SessionInfo]:
+        """Return every session a lane ever led to, the latest first."""
+        return await self._read(self.store.sessions_of, session_key)
 
     async def has_any_sessions(self) -> bool:
+        """Return True if more than one session was ever created (G41)."""
         return await self._read(self.store.has_any_sessions)
 
     async def get_session(self, session_id: str) -> SessionInfo:
+        """Return what is known about a session; raise UnknownSessionError if there is none."""
         return await self._read(self.store.get_session, session_id)
 
-    async def has_platform_message_id(self, session_id: str, message_id: str) -> bool:
-        return await self._read(self.store.has_platform_message_id, session_id, message_id)
+    async def conversation(self, session_id: str) -> list[SessionInfo]:
+        """Return all segments and forks of the conversation a session belongs to, oldest first."""
+        return await self._read(self.store.conversation, session_id)
+
+    async def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
+        """Return True if a platform's message was ever appended to a session's conversation, undone or not (G47)."""
+        return await self._read(self.store.has_platform_message_id, session_id, platform_message_id)
 
     async def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
+        """Return the live messages in the order they were appended, as objects of the caller's own (G49)."""
         return await self._read(self.store.load_transcript, session_id)
 
-    async def health(self) -> StoreHealth:
-        return await self._read(self.store.health)
+    async def recorded_messages(self, session_id: str) -> list[RecordedMessage]:
+        """Return the live messages with the positions and times they were recorded at."""
+        return await self._read(self.store.recorded_messages, session_id)
 
     async def quarantined(self) -> list[tuple[int, str]]:
+        """Return the events that could not be used: their positions, and why."""
         return await self._read(self.store.quarantined)
 
-    async def rebuild(self) -> int:
-        return await self._read(self.store.rebuild)
+    # Importing
+
+    async def import_from(
+        self, path: str | os.PathLike[str], *, dry_run: bool = False, progress: ImportProgress | None = None
+    ) -> ImportReport:
+        """Import the sessions of an agent's `state.db`, or of a folder with `sessions.json` (V18)."""
+        return await self._read(partial(self.store.import_from, path, dry_run=dry_run, progress=progress))
+
+    # Views
+
+    async def search(
+        self,
+        text: str,
+        *,
+        platform: str | None = None,
+        lane: str | None = None,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        role: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        order: Order = "relevance",
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> Hits:
+        """Return live messages with words, "phrases" or prefix*, joined by AND, OR, NOT (V8)."""
+        asking = partial(
+            self.store.search,
+            text,
+            platform=platform,
+            lane=lane,
+            session_id=session_id,
+            user_id=user_id,
+            role=role,
+            since=since,
+            until=until,
+            order=order,
+            limit=limit,
+            cursor=cursor,
+        )
+        return await self._read(asking)
+
+    async def usage(
+        self, by: Sequence[str] = (), *, since: datetime | None = None, until: datetime | None = None
+    ) -> list[UsageRow]:
+        """Return messages, turns, tokens and cost by day, platform, user, model, provider, lane or session (V11)."""
+        return await self._read(partial(self.store.usage, by, since=since, until=until))
+
+    async def wait_for_views(self, position: int | None = None, timeout: float | None = 10.0) -> bool:
+        """Wait until the views have seen a position, by default the newest; return False if that took too long (V4)."""
+        return await self._read(self.store.wait_for_views, position, timeout)
+
+    async def rebuild_views(self, *names: str) -> None:
+        """Begin to make views anew behind those that serve, by default all; `health()` tells how far they are (V6)."""
+        await self._read(self.store.rebuild_views, *names)
+
+    async def verify_views(self) -> ViewVerification:
+        """Compare every view with a fresh fold of the log; name the first difference (V7)."""
+        return await self._read(self.store.verify_views)
+
+    # Erasure
+
+    async def erase(
+        self,
+        *,
+        session_id: str | None = None,
+        lane: str | None = None,
+        user_id: str | None = None,
+        platform: str | None = None,
+        positions: Sequence[int] | None = None,
+        reason: str,
+        request: str | None = None,
+        dry_run: bool = False,
+        purge: bool = False,
+    ) -> ErasureReport:
+        """Erase a session, a lane, a person or some messages; return what was erased, and what stays and why (V15)."""
+        erasing = partial(
+            self.store.erase,
+            session_id=session_id,
+            lane=lane,
+            user_id=user_id,
+            platform=platform,
+            positions=positions,
+            reason=reason,
+            request=request,
+            dry_run=dry_run,
+            purge=purge,
+        )
+        return await self._read(erasing)
+
+    async def purge(self) -> bool:
+        """Leave no byte of what was erased in any file of the store; return False while a reader keeps it from that."""
+        return await self._read(self.store.purge)
+
+    # The store as a whole
+
+    async def health(self) -> StoreHealth:
+        """Return the state of the log and its writer, how far the tables are, and how much is quarantined."""
+        return await self._read(self.store.health)
 
     async def metrics(self) -> dict[str, int | float]:
+        """Return counters for a host's dashboard."""
         return await self._read(self.store.metrics)
+
+    async def verify(
+        self, progress: Progress | None = None, published: str | Iterable[str] | None = None
+    ) -> StoreVerification:
+        """Check everything: the hash chain, the file's rules and pages, and the state tables against the log."""
+        return await self._read(self.store.verify, progress, published)
+
+    async def rebuild(self) -> int:
+        """Rebuild the state tables from the log alone; return how many events that took."""
+        return await self._read(self.store.rebuild)
+
+    async def backup(self, to: str | os.PathLike[str]) -> Verification:
+        """Copy `sessions.db` to a new file while it is written; return what verifying the copy found (V17)."""
+        return await self._read(self.store.backup, to)
 
     async def close(self) -> None:
         """Close the store that all its faces share."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self._read(self.store.close)
+        self._readers.shutdown(wait=False)
 
     async def __aenter__(self) -> "AsyncSessionStore":
         return self

@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
 def local_now() -> datetime:
-    """Local time, in a zone that knows when its clocks change: a daily boundary may lie before the change (G29)."""
+    """Return local time, in a zone that knows when its clocks change: a daily boundary may lie before one (G29)."""
     zone = local_zone()
     return datetime.now().astimezone() if zone is None else datetime.now(zone)
 
 
 @cache
 def local_zone() -> ZoneInfo | None:
-    """The machine's time zone with its rules, as found at first use; None if it has only an offset to offer."""
+    """Return the machine's time zone with its rules, as found at first use; None if it offers only an offset."""
     name = os.environ.get("TZ", "").removeprefix(":")
     try:
         if name and not name.startswith("/"):

@@ -22,13 +22,13 @@ SessionTokens = tuple[Token[_Value], ...]
 
 _NAMES = (
     "HERMES_SESSION_PLATFORM",
-    "HERMES_SESSION_SOURCE",
     "HERMES_SESSION_CHAT_ID",
     "HERMES_SESSION_CHAT_NAME",
     "HERMES_SESSION_THREAD_ID",
     "HERMES_SESSION_USER_ID",
     "HERMES_SESSION_USER_NAME",
     "HERMES_SESSION_KEY",
+    "HERMES_SESSION_SOURCE",
     "HERMES_SESSION_ID",
     "HERMES_SESSION_MESSAGE_ID",
     "HERMES_SESSION_PROFILE",
@@ -40,13 +40,13 @@ _VARIABLES: Mapping[str, ContextVar[_Value]] = MappingProxyType(
 
 def set_session_vars(
     platform: Platform | str | None = "",
-    source: str | None = "",
     chat_id: str | None = "",
     chat_name: str | None = "",
     thread_id: str | None = "",
     user_id: str | None = "",
     user_name: str | None = "",
     session_key: str | None = "",
+    source: str | None = "",
     session_id: str | None = "",
     message_id: str | None = "",
     profile: str | None = "",
@@ -58,13 +58,13 @@ def set_session_vars(
     """
     given = (
         platform,
-        source,
         chat_id,
         chat_name,
         thread_id,
         user_id,
         user_name,
         session_key,
+        source,
         session_id,
         message_id,
         profile,

@@ -1,4 +1,7 @@
-"""What a command on sessions can refuse. Bad values are ValueErrors; what the log can say is in engine.log.errors."""
+"""Errors of commands on sessions: each docstring says what happened, then what to do.
+
+Bad values are ValueErrors; the errors of the log are in engine.log.errors.
+"""
 
 from typing import ClassVar
 
@@ -6,13 +9,19 @@ from engine.domain.errors import EngineError
 
 
 class SessionError(EngineError):
-    """Something about a session, a lane or a turn."""
+    """A refusal of a command on a session, a lane or a turn: nothing of it has happened.
+
+    Read the message.
+    """
 
     code: ClassVar[str] = "session"
 
 
 class UnknownSessionError(SessionError, LookupError):
-    """There is no session of this id."""
+    """There is no session of this id.
+
+    Take ids from entries.
+    """
 
     code = "unknown_session"
 
@@ -22,7 +31,10 @@ class UnknownSessionError(SessionError, LookupError):
 
 
 class UnknownLaneError(SessionError, LookupError):
-    """The lane leads to no session."""
+    """The lane leads to no session.
+
+    Route a message of the lane first.
+    """
 
     code = "unknown_lane"
 
@@ -32,13 +44,19 @@ class UnknownLaneError(SessionError, LookupError):
 
 
 class SessionStateError(SessionError, ValueError):
-    """The session is not in a state that allows the command."""
+    """The session is not in a state that allows the command: it ended on purpose, the child's id is taken, …
+
+    Use the live session, or what else the message names.
+    """
 
     code = "session_state"
 
 
 class TurnInProgressError(SessionError):
-    """Another turn of the same conversation is running: two would interleave."""
+    """Another turn of the same conversation is running: two would interleave.
+
+    Try again after its end, wait for it with `turn(…, wait=…)`, or recover interrupted turns after a crash.
+    """
 
     code = "turn_in_progress"
 
@@ -47,4 +65,20 @@ class TurnInProgressError(SessionError):
         super().__init__(
             f"conversation {conversation_id!r} has had a turn of {holder or 'an unknown worker'} open for "
             f"{seconds:.1f} s; wait for its end_turn(), or recover_interrupted_turns() if its worker is gone"
+        )
+
+
+class TurnLostError(SessionError):
+    """The write named a turn that is over: its worker lost the lease, and another may have taken over.
+
+    Stop the work on this message; what the turn wrote before stays.
+    """
+
+    code = "turn_lost"
+
+    def __init__(self, token: str, conversation_id: str) -> None:
+        self.token, self.conversation_id = token, conversation_id
+        super().__init__(
+            f"turn {token!r} does not hold conversation {conversation_id!r} any more, and nothing was written; "
+            "stop this work: begin a new turn to go on"
         )

@@ -1,4 +1,4 @@
-"""Who holds a turn: a store in a process on a machine, in words that tell later whether it is still there."""
+"""Holders of turns: a store in a process on a machine, named so that it can be seen later if it is gone."""
 
 import os
 import secrets
@@ -11,19 +11,19 @@ _HOST = socket.gethostname().replace(":", "_")
 
 
 def take() -> str:
-    """A name for a store of this process."""
+    """Return a name for a store of this process."""
     holder = f"{_HOST}:{os.getpid()}:{_started(os.getpid())}:{secrets.token_hex(4)}"
     _open.add(holder)
     return holder
 
 
 def give_up(holder: str) -> None:
-    """The store of this name was closed."""
+    """Note that the store of this name was closed."""
     _open.discard(holder)
 
 
 def is_gone(holder: str | None) -> bool:
-    """Whether a holder is known to be dead: its process ended, or its store was closed or forgotten.
+    """Return True if a holder is known to be dead: its process ended, or its store was closed or forgotten.
 
     A process of another machine cannot be asked; there the lease must run out.
     """
@@ -40,7 +40,7 @@ def is_gone(holder: str | None) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's ticks: a pid alone may have been given to another since.
+    """Return when a process started, in the kernel's ticks: a pid alone may have been given to another since.
 
     "" if it is not running. A killed process keeps its row until its parent has waited for it.
     """

@@ -25,15 +25,12 @@ class Touches:
         self._write = write
         self._delay = delay
         self._pending: dict[str, Touch] = {}
+        self.pending: Mapping[str, Touch] = MappingProxyType(self._pending)
         self._flushing = threading.Lock()
         self._work = threading.Event()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-
-    @property
-    def pending(self) -> Mapping[str, Touch]:
-        return MappingProxyType(self._pending)
 
     def add(self, key: str, touch: Touch) -> None:
         """Remember a touch; a later one of the same lane takes its place."""
@@ -58,7 +55,7 @@ class Touches:
                 self._pending.pop(key, None)
 
     def flush(self) -> None:
-        """Write everything that waits now, and return when it is durable; what comes meanwhile waits its turn."""
+        """Flush pending touches, and return when they are durable; those added meanwhile go with the next batch."""
         with self._flushing:
             waiting = list(self._pending)
             for start in range(0, len(waiting), _AT_ONCE):
@@ -73,12 +70,12 @@ class Touches:
             try:
                 self.flush()
             except Exception as error:  # noqa: BLE001 - also a clock that failed: the next attempt may succeed
-                logger.warning("touches of %d lanes wait, they could not be written: %s", len(self._pending), error)
+                logger.warning("touches of %d lanes stay pending, not written: %s", len(self._pending), error)
                 self._work.set()
                 self._stopped.wait(_RETRY_SECONDS)
 
     def abandon_after_fork(self) -> None:
-        """In the child of a fork: the parent writes them, and its thread may hold any lock."""
+        """Drop pending touches in the child of a fork: the parent writes them, and its thread may hold any lock."""
         self._pending.clear()
         self._flushing, self._starting = threading.Lock(), threading.Lock()
         self._work, self._stopped, self._thread = threading.Event(), threading.Event(), None

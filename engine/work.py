@@ -1,254 +1,285 @@
-"""One command at work: it reads states inside the write transaction, collects events, and appends them together."""
+"""One command at work: it reads states inside the write transaction and collects the events it decides on."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+import secrets
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-from engine.domain import lane as lanes
-from engine.domain import session as sessions
-from engine.domain.config import GatewayConfig
+import msgspec
+
+from engine.acting import Acting
+from engine.claims import TurnClaim
+from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
-from engine.domain.envelope import Envelope
-from engine.domain.events import LaneTouched, Saw
+from engine.domain.events import DecisionInputs, LaneTouched, StoreOpened
 from engine.domain.keys import new_session_id
-from engine.domain.lane import Lane, microseconds
+from engine.domain.lane import Lane
 from engine.domain.registry import Event
 from engine.domain.session import Session
 from engine.domain.sources import SessionSource
-from engine.errors import UnknownSessionError
-from engine.log.transaction import Transaction
-from projections import routing
-from projections import sessions as heads
-from projections.inline import Inline
-from projections.routing import Known
-from projections.transcripts import live_inside
+from engine.domain.streams import LOG, lane_stream, session_stream
+from engine.domain.times import microseconds
+from engine.domain.turn import TurnState
+from engine.errors import TurnLostError, UnknownSessionError
+from engine.log.envelope import NEXT_VERSION, Envelope
+from engine.log.errors import CorruptStateError
+from engine.log.protocol import Queries, Transaction
+from projections.inline.backwards import TooFarError
+from projections.inline.lanes import entry_of
+from projections.inline.message_ids import has_message
+from projections.inline.projection import InlineTables
+from projections.inline.turns import turn_with
 
-C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T")
+_LANE_ID_BYTES = 8
+_NEAR = 1000
+"""So many rows may be read under the write lock: a few milliseconds."""
+_LOOKS = 3
 
 
-class Touch(NamedTuple):
+class Touch(msgspec.Struct, frozen=True, gc=False):
     """A message that moved a lane's idle clock, not yet written."""
 
     at: int
     held: str | None = None
-    saw: Saw | None = None
+    saw: DecisionInputs | None = None
 
 
-POSITIONS: Any = object()
-FIRST_POSITION: Any = object()
-"""What a command returns to answer with the positions its events get, or with the first of them, if any."""
+Answers = Mapping[Any, Any]
+"""What was asked before the write lock was taken: busy lanes by key, and what lies far back by question."""
 
 
 class AskFirstError(Exception):
-    """A decision needs the host's answer whether a lane is busy, which is not asked under the write lock."""
+    """A decision needs the host's answer whether lanes are busy, which is not asked under the write lock."""
 
     def __init__(self, keys: list[str]) -> None:
         self.keys = keys
 
 
-class Surroundings(NamedTuple):
-    """What commands of one store have in common."""
+class LookFirstError(Exception):
+    """A decision needs what lies far back in the log, which is not read under the write lock."""
 
-    config: GatewayConfig
+    def __init__(self, key: "Looked", question: "Question[Any]") -> None:
+        self.key, self.question = key, question
+
+
+Question = Callable[[Queries, int | None], T]
+"""Reads no more rows than the number given, or raises TooFarError."""
+
+Looked = tuple[Hashable, ...]
+"""A question by name, with the state that its answer is true of."""
+
+
+class StoreContext(NamedTuple):
+    """Everything the commands of one store have in common."""
+
+    config: StoreSettings
     actor: str
     holder: str
     asks_host: bool
-    inline: Inline
+    active_profile: str | None
+    tables: InlineTables
+    given_up: dict[str, TurnClaim]
+
+
+class Note(NamedTuple):
+    """A line for the host's log, written once the command is durable (G58)."""
+
+    level: int
+    text: str
+    arguments: tuple[Any, ...]
 
 
 class Work:
     """The state a command decides on, and the events it decides. Valid inside one transaction."""
 
+    __slots__ = (
+        "_actor",
+        "_answers",
+        "_opening",
+        "_reason",
+        "_reserved",
+        "_touches",
+        "began_at",
+        "command",
+        "context",
+        "envelopes",
+        "fold",
+        "notes",
+        "now",
+        "opened_at",
+        "time",
+        "touched",
+        "transaction",
+    )
+
     def __init__(
         self,
         transaction: Transaction,
         now: datetime,
-        command: str,
-        surroundings: Surroundings,
+        context: StoreContext,
         touches: Mapping[str, Touch],
-        answers: Mapping[str, bool],
+        answers: Answers,
+        opening: StoreOpened | None,
     ) -> None:
+        self.transaction = transaction
         self.now = now
         self.time = microseconds(now)
-        self.query = transaction.query
-        self.about = surroundings
+        self.context = context
+        self.fold = context.tables.begin(transaction)
+        self.began_at = transaction.position
+        self.envelopes: list[Envelope] = []
         self.touched: dict[str, Touch] = {}
-        self.command = command
-        self._transaction = transaction
-        self.position = transaction.position
-        """Where the log stands before this command."""
+        self.notes: list[Note] = []
+        self.command: str
+        self._actor: str
+        self._reason: str | None
         self._touches = touches
         self._answers = answers
-        self._lanes: Known[Lane] = Known()
-        self._sessions: Known[Session] = Known()
-        self._new_ids: set[tuple[str, str]] = set()
-        self._envelopes: list[Envelope] = []
+        self._opening = opening
+        self.opened_at: int | None = None
+        self._reserved: set[tuple[str, str]] = set()
 
-    # State
+    def begin(self, command: str, acting: Acting | None) -> None:
+        """Start a command; of those that are grouped, one after the other shares this work."""
+        self.command = command
+        self._actor, self._reason = (self.context.actor, None) if acting is None else acting
 
-    def lane(self, key: str) -> Lane:
-        """A lane as it stands, with the touch that waits to be written."""
-        lane = self._lanes.after.get(key)
-        if lane is None:
-            found = routing.find_lane(self.query, key)
-            lane = found or Lane(key, self._transaction.version(routing.PREFIX + key) or 0)
-            self._lanes.after[key] = lane
-            self._lanes.before[key] = found
-            touch = self._touches.get(key)
-            if touch is not None and found is not None:
-                self.touched[key] = touch
-                if touch.at > found.updated_at:
-                    lane = self.on_lane(lane, LaneTouched(at=touch.at, held=touch.held, saw=touch.saw))
+    # States
+
+    def lane(self, key: str) -> Lane | None:
+        """Return a lane with its pending touch, or None if it leads nowhere; loading a lane emits its touch."""
+        lane = self.fold.lane(key)
+        if lane is not None and key in self._touches and key not in self.touched:
+            touch = self.touched[key] = self._touches[key]
+            if touch.at > lane.updated_at:
+                lane = self.on_lane(lane, LaneTouched(at=touch.at, held=touch.held, saw=touch.saw))
         return lane
 
-    def write_touches(self, keys: Iterable[str] | None = None) -> None:
-        """Write the touches that wait, which looking at their lanes does; those that lead nowhere are dropped."""
+    def new_lane(self, key: str, identity: str | None) -> Lane:
+        """Return a lane without events, on a stream of its own."""
+        return Lane(secrets.token_hex(_LANE_ID_BYTES), key, identity=identity)
+
+    def flush_touches(self, keys: Iterable[str] | None = None) -> None:
+        """Flush pending touches; those of lanes that lead nowhere, or cannot be read, are dropped."""
         for key in list(self._touches) if keys is None else keys:
             touch = self._touches.get(key)
-            if touch is not None:
+            if touch is not None and self.readable_lane(key) is None:
                 self.touched[key] = touch
-                self.lane(key)
 
-    def entry(self, lane: Lane, source: SessionSource | None = None) -> SessionEntry:
-        """The lane as its caller sees it; `source` is who asks, which often is the lane's origin."""
-        origin = source if source is not None and lane.origin == source.known() else None
-        return lanes.entry_of(lane, self.now.tzinfo, origin and origin.without_trust())
+    def readable_lane(self, key: str) -> Lane | None:
+        """Return a lane like `lane`; None, noted, for one that cannot be read and must not stand in others' way."""
+        try:
+            return self.lane(key)
+        except CorruptStateError as error:
+            self.note(logging.ERROR, "lane %r was passed over: %s", key, error)
+            return None
 
     def session(self, session_id: str) -> Session | None:
-        """The head of a session, or None."""
-        session = self._sessions.after.get(session_id)
-        if session is None:
-            self._sessions.before[session_id] = session = self.about.inline.head(self._transaction, session_id)
-            if session is not None:
-                self._sessions.after[session_id] = session
-        return session
-
-    def is_new(self, session_id: str, message_id: str) -> bool:
-        """Whether a platform id was never appended to a session; from now on it was (G47)."""
-        if (session_id, message_id) in self._new_ids or heads.has_message(self.query, session_id, message_id):
-            return False
-        self._new_ids.add((session_id, message_id))
-        return True
+        """Return the head of a session, or None."""
+        return self.fold.session(session_id)
 
     def known(self, session_id: str) -> Session:
-        """The head of a session that must exist."""
-        session = self.session(session_id)
-        if session is None or session.deleted:
+        """Return the head of a session that must exist."""
+        session = self.fold.session(session_id)
+        if session is None:
             raise UnknownSessionError(session_id)
         return session
 
-    def live(self, session: Session) -> list[bytes]:
-        """The live messages of a session, as it was before this command."""
-        return live_inside(self.query, session)
+    def reserve_message_id(self, session: Session, message_id: str) -> bool:
+        """Return False if the platform id is already used in the session's conversation (G47)."""
+        reserved = session.conversation_id, message_id
+        if reserved in self._reserved or has_message(self.transaction, session, message_id):
+            return False
+        self._reserved.add(reserved)
+        return True
+
+    def check_turn(self, token: str | None, session: Session) -> None:
+        """Raise TurnLostError if a write names a turn that does not hold the session's conversation any more."""
+        if token is not None:
+            turn: TurnState | None = turn_with(self.transaction, token)
+            if turn is None or turn.conversation_id != session.conversation_id:
+                raise TurnLostError(token, session.conversation_id)
 
     def busy(self, key: str) -> bool:
-        """Whether the host works on a lane right now (G30)."""
-        if not self.about.asks_host:
-            return False
-        if key not in self._answers:
-            raise AskFirstError([key])
-        return self._answers[key]
+        """Return True if the host works on a lane right now (G30)."""
+        return self.all_busy([key])[key]
 
     def all_busy(self, keys: list[str]) -> dict[str, bool]:
-        """The same for many lanes, asked at once."""
-        missing = [key for key in keys if key not in self._answers] if self.about.asks_host else []
+        """Return which of many lanes the host works on, asked at once."""
+        if not self.context.asks_host:
+            return dict.fromkeys(keys, False)
+        missing = [key for key in keys if key not in self._answers]
         if missing:
             raise AskFirstError(missing)
-        return {key: self.about.asks_host and self._answers[key] for key in keys}
+        return {key: self._answers[key] for key in keys}
+
+    def look(self, key: Looked, question: Question[T]) -> T:
+        """Return the answer to a question about the past.
+
+        Near the end it is read here. What is far is read before the write lock is taken, and asked again if the
+        state named in the key has moved meanwhile; a session that never stands still is read here after all.
+        """
+        if key in self._answers:
+            return cast(T, self._answers[key])
+        asked = sum(isinstance(each, tuple) and each[0] == key[0] for each in self._answers)
+        try:
+            return question(self.transaction, _NEAR if asked < _LOOKS else None)
+        except TooFarError:
+            raise LookFirstError(key, question) from None
+
+    def entry(self, lane: Lane, origin: SessionSource | None = None) -> SessionEntry:
+        """Return the lane as its caller sees it; `origin` is the lane's, if the caller has it as an object."""
+        return entry_of(lane, self.now.tzinfo, origin)
 
     # Events
 
+    @property
+    def position(self) -> int:
+        """The position of the last event: the write lock is held, so nobody comes between."""
+        return self.began_at + len(self.envelopes)
+
     def on_lane(self, lane: Lane, event: Event, reason: str | None = None) -> Lane:
-        """Let an event happen to a lane; the lane after it."""
+        """Let an event happen to a lane; return the lane after it."""
         version = lane.version + 1
-        self._add(routing.PREFIX + lane.key, version, event, reason)
-        after = lanes.evolve(lane, event, self.time, version)
-        self._lanes.after[lane.key] = after
-        return after
+        position = self._add(lane_stream(lane.lane_id), version, event, reason)
+        return self.fold.on_lane(lane, event, self.time, version, position)
 
     def on_session(self, session: Session, event: Event, reason: str | None = None) -> Session:
-        """Let an event happen to a session; its head after it."""
+        """Let an event happen to a session; return its head after it."""
         version = session.version + 1
-        self._add(heads.PREFIX + session.session_id, version, event, reason)
-        after = sessions.evolve(session, event, self.time, version)
-        self._sessions.after[session.session_id] = after
-        return after
+        position = self._add(session_stream(session.session_id), version, event, reason)
+        return self.fold.on_session(session, event, self.time, version, position)
 
-    def on_stream(self, stream: str, event: Event, reason: str | None = None) -> None:
-        """Let an event happen to the lane or session a stream belongs to."""
-        if stream.startswith(routing.PREFIX):
-            self.on_lane(self.lane(stream.removeprefix(routing.PREFIX)), event, reason)
-        else:
-            self.on_session(self.known(stream.removeprefix(heads.PREFIX)), event, reason)
+    def on_log(self, event: Event, reason: str | None = None) -> None:
+        """Record an event of the store itself."""
+        self._add(LOG, NEXT_VERSION, event, reason)
 
-    def _add(self, stream: str, version: int, event: Event, reason: str | None) -> None:
-        self._envelopes.append(Envelope(stream, version, event, self.time, self.about.actor, self.command, reason))
+    def _add(self, stream: str, version: int, event: Event, reason: str | None) -> int:
+        """Collect an event; return the position it will have."""
+        envelopes = self.envelopes
+        if self._opening is not None:
+            self._open(self._opening)
+        envelopes.append(Envelope(stream, version, event, self.time, self._actor, self.command, self._reason or reason))
+        return self.began_at + len(envelopes)
+
+    def _open(self, opening: StoreOpened) -> None:
+        """Say before the first event that the store began to write."""
+        actor, why = self.context.actor, "first command of the store"
+        self.envelopes.append(Envelope(LOG, NEXT_VERSION, opening, self.time, actor, "open", why))
+        self._opening, self.opened_at = None, self.began_at + 1
+
+    def note(self, level: int, text: str, *arguments: object) -> None:
+        """Tell the host's log, once this is durable."""
+        self.notes.append(Note(level, text, arguments))
 
     def new_session_id(self) -> str:
-        """An id no session has yet."""
-        while True:
-            session_id = new_session_id(self.now)
-            if self.session(session_id) is None:
-                return session_id
+        """Return an id for a new session. That it is new is seen when its first event is stored."""
+        return new_session_id(self.now, secrets.token_bytes(4))
 
-    @property
-    def size(self) -> int:
-        """How many events were decided so far."""
-        return len(self._envelopes)
-
-    def append(self) -> list[int]:
-        """Write what was decided; the positions."""
-        if not self._envelopes:
-            return []
-        inline = self.about.inline
-        inline.lanes, inline.heads = self._lanes, self._sessions
-        try:
-            return self._transaction.append(self._envelopes)
-        finally:
-            inline.lanes, inline.heads = Known(), Known()
-
-
-class Given:
-    """A command on its way to the log, which runs it under the write lock, at the time it is run at."""
-
-    __slots__ = ("answers", "arguments", "command", "group", "name", "start")
-
-    def __init__(
-        self,
-        start: Callable[[Transaction, str, Mapping[str, bool]], Work],
-        name: str,
-        command: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        answers: Mapping[str, bool],
-    ) -> None:
-        self.start, self.name, self.command, self.arguments, self.answers = start, name, command, arguments, answers
-        self.group = run_together if getattr(command, "groups", False) else None
-
-    def __call__(self, transaction: Transaction) -> tuple[Any, Mapping[str, Touch]]:
-        work = self.start(transaction, self.name, self.answers)
-        result = self.command(work, *self.arguments)
-        return _answer(result, work.append()), work.touched
-
-
-def run_together(transaction: Transaction, commands: Sequence[Given]) -> list[tuple[Any, Mapping[str, Touch]]]:
-    """Run commands that look at nothing but heads and platform ids on one state, and append for all at once."""
-    first = commands[0]
-    work = first.start(transaction, first.name, first.answers)
-    results = []
-    for given in commands:
-        work.command, before = given.name, work.size
-        results.append((given.command(work, *given.arguments), before, work.size))
-    positions = work.append()
-    return [(_answer(result, positions[begin:end]), {}) for result, begin, end in results]
-
-
-def grouped(command: C) -> C:
-    """Say that a command may run together with others of its kind."""
-    command.groups = True  # type: ignore[attr-defined]
-    return command
-
-
-def _answer(result: Any, positions: list[int]) -> Any:
-    if result is FIRST_POSITION:
-        return positions[0] if positions else None
-    return positions if result is POSITIONS else result
+    def commit(self) -> None:
+        """Append what was decided and bring the tables up to date."""
+        if self.envelopes:
+            self.transaction.insert(self.envelopes)
+            self.context.tables.write(self.transaction, self.fold)

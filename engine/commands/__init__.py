@@ -1,1 +1,5 @@
-"""Commands: each takes the state it needs from its work, decides with the domain's rules, and emits events."""
+"""Commands of a store.
+
+For each command there is a function that checks its arguments and returns the command, and a function that
+decides it: reads states from its work, applies the domain's rules, and lets events happen.
+"""

@@ -1,92 +1,100 @@
 """Turns: one at a time per conversation, across lanes and processes, and what a crash leaves of them (G36)."""
 
-import secrets
-
+from engine.claims import GIVEN_UP, TurnClaim
+from engine.command import Command
 from engine.commands.lanes import RESTART_INTERRUPTED, mark_resume
 from engine.domain import events as e
+from engine.domain.keys import check_session_key
+from engine.domain.turn import TurnState, over
 from engine.errors import TurnInProgressError, UnknownLaneError
 from engine.holders import is_gone
+from engine.validation import checked_lease, checked_text
 from engine.work import Work
-from projections import routing
-from projections.turns import Turn, open_turns, turn_of, turn_with
+from projections.inline.turns import open_turns, turn_with
 
 
-def begin(work: Work, key: str, lease_seconds: float | None) -> str:
+def begin_turn(session_key: str, lease_seconds: float | None, claim: TurnClaim) -> Command[str]:
+    return Command("begin_turn", _begin, (check_session_key(session_key), checked_lease(lease_seconds), claim))
+
+
+def _begin(work: Work, key: str, lease_seconds: float | None, claim: TurnClaim) -> str:
     """Take the lease of a lane's conversation; a turn whose worker is gone is interrupted first."""
-    token = secrets.token_hex(16)
+    if claim.given_up:
+        return claim.token
     lane = work.lane(key)
-    session = work.session(lane.session_id or "")
-    if lane.session_id is None or session is None:
+    session = None if lane is None else work.session(lane.session_id or "")
+    if lane is None or session is None:
         raise UnknownLaneError(key)
-    running = turn_of(work.query, session.conversation_id)
-    if running is not None:
+    running = work.fold.turn(session.conversation_id)
+    if running is not None and running.token in work.context.given_up:
+        _finish(work, running.token, GIVEN_UP)
+    elif running is not None:
         evidence = _over(work, running)
         if evidence is None:
             seconds = (work.time - running.begun_at) / 1e6
             raise TurnInProgressError(session.conversation_id, running.holder, seconds)
         _interrupt(work, running, evidence)
     event = e.TurnBegun(
-        token=token,
-        session_id=lane.session_id,
+        token=claim.token,
         conversation_id=session.conversation_id,
+        lane_id=lane.lane_id,
         lease_seconds=lease_seconds,
-        holder=work.about.holder,
+        holder=work.context.holder,
     )
-    work.on_lane(work.lane(key), event)
-    return token
+    work.on_session(work.known(session.session_id), event)
+    return claim.token
 
 
-def renew(work: Work, token: str, lease_seconds: float | None) -> bool:
-    """Let a turn's lease run from now on; False if it is over."""
-    turn = turn_with(work.query, token)
+def renew_turn(token: str, lease_seconds: float | None) -> Command[bool]:
+    return Command("renew_turn", _renew, (checked_text("token", token), checked_lease(lease_seconds)))
+
+
+def _renew(work: Work, token: str, lease_seconds: float | None) -> bool:
+    turn = turn_with(work.transaction, token)
     if turn is None:
         return False
-    event = e.TurnBegun(
-        token=token,
-        session_id=turn.session_id,
-        conversation_id=turn.conversation_id,
-        lease_seconds=lease_seconds,
-        holder=turn.holder,
-    )
-    work.on_stream(turn.stream, event, "renewed")
+    event = e.TurnRenewed(token=token, lease_seconds=lease_seconds)
+    work.on_session(work.known(turn.session_id), event, "its worker is still at it")
     return True
 
 
-def finish(work: Work, token: str, error: str | None) -> bool:
-    """End a turn; False if it is over, by an earlier call or because it was interrupted."""
-    turn = turn_with(work.query, token)
+def end_turn(token: str, error: str | None) -> Command[bool]:
+    said = None if error is None else checked_text("error", error)
+    return Command("end_turn", _finish, (checked_text("token", token), said))
+
+
+def _finish(work: Work, token: str, error: str | None) -> bool:
+    turn = turn_with(work.transaction, token)
     if turn is None:
         return False
-    outcome = e.TurnEnded(
-        token=token, session_id=turn.session_id, outcome="finished" if error is None else "failed", error=error
-    )
-    work.on_stream(turn.stream, outcome)
+    outcome = e.TurnEnded(token=token, outcome="finished" if error is None else "failed", error=error)
+    work.on_session(work.known(turn.session_id), outcome)
     return True
 
 
-def recover(work: Work) -> int:
-    """Interrupt every turn whose worker is gone and mark its lane for resuming; how many there were."""
-    over = [(turn, evidence) for turn in open_turns(work.query) if (evidence := _over(work, turn)) is not None]
-    for turn, evidence in over:
-        _interrupt(work, turn, evidence)
-    return len(over)
+def recover_interrupted_turns() -> Command[int]:
+    return Command("recover_interrupted_turns", _recover)
 
 
-def _over(work: Work, turn: Turn) -> str | None:
-    """Why a turn cannot be running any more, if it cannot."""
-    if is_gone(turn.holder):
-        return f"its worker {turn.holder} is gone"
-    if turn.ends_at is not None and turn.ends_at <= work.time:
-        return f"its lease ran out {(work.time - turn.ends_at) / 1e6:.1f} s ago"
-    return None
+def _recover(work: Work) -> int:
+    """Interrupt every turn whose worker is gone and mark its lane for resuming; return how many there were."""
+    interrupted = 0
+    for turn in open_turns(work.transaction):
+        evidence = None if turn.token in work.context.given_up else _over(work, turn)
+        if evidence is not None:
+            _interrupt(work, turn, evidence)
+            interrupted += 1
+    return interrupted
 
 
-def _interrupt(work: Work, turn: Turn, evidence: str) -> None:
-    event = e.TurnInterrupted(token=turn.token, session_id=turn.session_id, evidence=evidence)
-    work.on_stream(turn.stream, event, evidence)
-    if turn.stream.startswith(routing.PREFIX):
-        lane = work.lane(turn.stream.removeprefix(routing.PREFIX))
-        session = work.session(lane.session_id or "")
-        same = session is not None and session.conversation_id == turn.conversation_id
-        if same and not lane.resume_pending:
-            mark_resume(work, lane.key, RESTART_INTERRUPTED)
+def _over(work: Work, turn: TurnState) -> str | None:
+    return over(turn, work.time, is_gone(turn.holder))
+
+
+def _interrupt(work: Work, turn: TurnState, evidence: str) -> None:
+    work.on_session(work.known(turn.session_id), e.TurnInterrupted(token=turn.token, evidence=evidence), evidence)
+    lane = None if turn.lane_id is None else work.fold.lane_with_id(turn.lane_id)
+    session = None if lane is None else work.session(lane.session_id or "")
+    same = session is not None and session.conversation_id == turn.conversation_id
+    if lane is not None and same and not lane.resume_pending:
+        mark_resume(work, lane.key, RESTART_INTERRUPTED)

@@ -1,15 +1,15 @@
-"""What the host tells the engine about its platforms and its rules.
+"""The host's settings: its platforms and the rules a store works by.
 
 Tokens and keys are the host's business: there is no field for one, so none can be written anywhere.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from engine.domain.platforms import Platform
-from engine.domain.policy import SessionResetPolicy
+from engine.domain.policy import ResetRules, SessionResetPolicy
 
 T = TypeVar("T")
 
@@ -18,9 +18,13 @@ class HomeChannel(msgspec.Struct, frozen=True):
     """The chat of a platform that gets messages addressed to the platform alone."""
 
     platform: Platform
+    """The platform; a name is taken for the platform of that name."""
     chat_id: str
+    """The chat's id on its platform."""
     name: str
+    """The name that prompts show; `from_dict` takes "Home" if there is none."""
     thread_id: str | None = None
+    """The thread of the chat, if it is one."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "platform", _platform(self.platform, "platform"))
@@ -49,11 +53,14 @@ class HomeChannel(msgspec.Struct, frozen=True):
 
 
 class PlatformConfig(msgspec.Struct, frozen=True):
-    """One platform's settings: whether it is on, its home channel, and what else the host keeps here."""
+    """One platform's settings: on or off, its home channel, and what else the host keeps here."""
 
     enabled: bool = True
+    """False leaves the platform out of the connected platforms that prompts name."""
     home_channel: HomeChannel | None = None
+    """Where a message to the platform alone goes."""
     extra: dict[str, Any] = {}
+    """The host's own settings; the engine does not read them."""
 
     def __post_init__(self) -> None:
         _expect("enabled", self.enabled, bool)
@@ -85,20 +92,40 @@ class PlatformConfig(msgspec.Struct, frozen=True):
         return data
 
 
-class GatewayConfig(msgspec.Struct, frozen=True):
-    """The rules a store works by. Platforms may be given by name.
+class StoreSettings(Protocol):
+    """The settings a store asks for: a GatewayConfig has them, and so may a class of the host's own (G3a)."""
 
-    `session_store_max_age_days` is the host's: it passes it to `prune_old_entries` when it cleans up.
-    """
+    @property
+    def group_sessions_per_user(self) -> bool: ...
+
+    @property
+    def thread_sessions_per_user(self) -> bool: ...
+
+    @property
+    def multiplex_profiles(self) -> bool: ...
+
+    def get_reset_policy(self, platform: Platform | None, session_type: str | None, /) -> ResetRules: ...
+
+
+class GatewayConfig(msgspec.Struct, frozen=True):
+    """The rules a store works by. Platforms may be given by name."""
 
     platforms: dict[Platform, PlatformConfig] = {}
+    """The platforms the host serves."""
     default_reset_policy: SessionResetPolicy = msgspec.field(default_factory=SessionResetPolicy)
+    """The policy of lanes for which there is no other."""
     reset_by_type: dict[str, SessionResetPolicy] = {}
+    """Policies by chat type: dm, group, channel or thread."""
     reset_by_platform: dict[Platform, SessionResetPolicy] = {}
+    """Policies by platform; they win over those by chat type."""
     group_sessions_per_user: bool = True
+    """True gives each person of a group or channel a lane of their own. A change leads to other lanes."""
     thread_sessions_per_user: bool = False
+    """True gives each person of a thread a lane of their own. A change leads to other lanes."""
     multiplex_profiles: bool = False
+    """True if one gateway serves several profiles: keys and recovery keep them apart."""
     session_store_max_age_days: int | None = 90
+    """Days for the host to pass to `prune_old_entries` when it cleans up; the engine does not read it."""
 
     def __post_init__(self) -> None:
         for field, kind in (("platforms", PlatformConfig), ("reset_by_platform", SessionResetPolicy)):
@@ -115,7 +142,7 @@ class GatewayConfig(msgspec.Struct, frozen=True):
         self, platform: Platform | str | None = None, session_type: str | None = None
     ) -> SessionResetPolicy:
         """Return the platform's own policy, else the chat type's, else the default."""
-        known = Platform(platform) if isinstance(platform, str) else platform
+        known = None if platform is None else Platform(platform)
         if known is not None and known in self.reset_by_platform:
             return self.reset_by_platform[known]
         if session_type is not None and session_type in self.reset_by_type:
@@ -197,8 +224,8 @@ def _checked_map(field: str, value: object, key: Callable[[Any, str], Any], kind
 def _platform(value: object, field: str) -> Platform:
     try:
         return Platform(value)
-    except ValueError:
-        raise ValueError(f"{field}: {value!r} is not a platform; register a plugin's name first") from None
+    except ValueError as error:
+        raise ValueError(f"{field}: {error}") from None
 
 
 def _type_name(value: object, field: str) -> str:

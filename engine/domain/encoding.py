@@ -10,6 +10,7 @@ digits. Such a value is stored as an object with one marker key, and comes back 
     {"$dict": {…}}            a dict that itself looks like a marker
     {"$repr": "<object …>"}   something JSON has no word for, or nested deeper than 200 levels; it stays marked
 
+The topic stands beside the payload, not in it: a second copy would cost space and could disagree.
 NUL and ints of any usual size are plain JSON and need no marker. Bytes become base64 text, tuples and
 sets become lists, keys become text: that is what JSON does to them.
 """
@@ -18,8 +19,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from operator import or_
+from operator import call
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -28,9 +28,12 @@ from engine.domain import events as _vocabulary  # noqa: F401 - importing it fil
 from engine.domain.registry import EVENTS, UPCASTS, Event
 
 _MAX_DEPTH = 200
+_DEEP = 2 * _MAX_DEPTH
+"""The bytes that the least payload of more levels has."""
 _LONGEST_INT = 1 << 4096
 _ERASED = "$erased"
 _DOLLAR = ord("$")
+_COMMA = ord(",")
 TOMBSTONE_START = b'{"$erased":'
 _TOMBSTONE = re.compile(rb'\{"\$erased":"([0-9a-f]{64})","at":(-?[0-9]{1,19})\}')
 
@@ -64,15 +67,19 @@ class Erased(msgspec.Struct, frozen=True):
 Content = Event | Unknown | Unreadable | Erased
 
 
-_Union: Any = reduce(or_, EVENTS.values())
-_union: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Union)
+_DECODERS: dict[str, Callable[[str | bytes], Event]] = {
+    topic: msgspec.json.Decoder(cls).decode for topic, cls in EVENTS.items()
+}
+_call = cast("Callable[[Callable[[str | bytes], Event], str | bytes], Event]", call)
+_TAGGED: dict[type[msgspec.Struct], int] = {cls: len(_encode({"type": topic})) - 1 for topic, cls in EVENTS.items()}
+"""How many bytes msgspec's own tag takes at the start of each event."""
 
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 def maybe_marked(data: str | bytes) -> bool:
-    """Whether JSON may hold a marked value. One character is looked for first: that is ten times as fast as two."""
+    """Return True if JSON may hold a marked value. Looking for one character first is ten times as fast as for two."""
     if isinstance(data, str):
         return "$" in data and '"$' in data
     return _DOLLAR in data and b'"$' in data
@@ -83,19 +90,23 @@ def encode(event: msgspec.Struct) -> bytes:
     try:
         data = _encode(event)
         # msgspec writes NaN as null, so only a payload with a null can have lost one.
-        if not ((b"null" in data or maybe_marked(data) or _maybe_deep(data)) and _needs_marks(event)):
-            return data
+        unusual = b"null" in data or (_DOLLAR in data and b'"$' in data) or (len(data) > _DEEP and _maybe_deep(data))
+        if unusual and _needs_marks(event):
+            data = _encode(mark(event))
     except (UnicodeEncodeError, ValueError, TypeError, RecursionError):
-        pass  # marked below
-    return _encode(mark(event))
+        data = _encode(mark(event))
+    start = _TAGGED.get(type(event))
+    if start is None:  # a state, which has no tag
+        return data
+    return b"{" + data[start + (data[start] == _COMMA) :]
 
 
 def decode(topic: str, data: bytes | str) -> Content:
     """Decode a payload; an unknown tag is kept as a dict and a broken payload as it is, never raised."""
     try:
-        if not maybe_marked(data) and topic not in UPCASTS:
-            return cast(Event, _union.decode(data))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
+        if not maybe_marked(data):
+            return _DECODERS[topic](data)
+    except (KeyError, msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
         pass  # told apart below, off the hot path
     return _decode_slowly(topic, data)
 
@@ -104,15 +115,15 @@ def decode_many(topics: Sequence[str], states: Sequence[str | bytes]) -> list[Co
     """Decode a batch, with loops in C if it is all plain, current events, which it nearly always is."""
     try:
         joined = "".join(states)  # type: ignore[arg-type] # a blob makes it a TypeError
-        if not maybe_marked(joined) and UPCASTS.keys().isdisjoint(topics):
-            return list(map(_union.decode, states))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
+        if not maybe_marked(joined):
+            return list(map(_call, map(_DECODERS.__getitem__, topics), states))
+    except (KeyError, msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
         pass  # one of them is special: found below
     return list(map(decode, topics, states))
 
 
 def state_decoder(kind: type[S]) -> Callable[[str], S]:
-    """A function that reads what `encode` wrote of one struct."""
+    """Return a function that reads what `encode` wrote of one struct."""
     plain = msgspec.json.Decoder(kind)
 
     def read(data: str) -> S:
@@ -126,26 +137,27 @@ def _decode_slowly(topic: str, data: bytes | str) -> Content:
     try:
         if raw.startswith(TOMBSTONE_START):
             return _erased(topic, raw)
-        value = _upcast(topic, restore(_decode(raw)))
-        cls = EVENTS.get(value.get("type", topic))
+        tag, value = _upcast(topic, restore(_decode(raw)))
+        cls = EVENTS.get(tag)
         return Unknown(topic, value) if cls is None else msgspec.convert(value, cls)
     except Exception as error:  # noqa: BLE001 - an upcast may raise anything, and replay must not stop
         kept = raw if isinstance(raw, bytes) else repr(raw).encode()
         return Unreadable(topic, kept, f"{type(error).__name__}: {error}")
 
 
-def _upcast(topic: str, value: Any) -> dict[str, Any]:
-    done: set[str] = set()
+def _upcast(topic: str, value: Any) -> tuple[str, dict[str, Any]]:
+    """Return a payload in its current form and the tag of that form, which an upcast names as its "type"."""
+    tag, done = topic, set()
     while True:
         if not isinstance(value, dict):
             raise TypeError("payload is not a JSON object")
-        tag = value.get("type", topic)
         if tag not in UPCASTS:
-            return value
+            return tag, value
         if tag in done:
             raise ValueError(f"the upcast of {tag!r} leads back to it")
         done.add(tag)
         value = UPCASTS[tag](value)
+        tag = value["type"]
 
 
 def _erased(topic: str, raw: bytes) -> Erased:
@@ -156,12 +168,12 @@ def _erased(topic: str, raw: bytes) -> Erased:
 
 
 def tombstone(digest: str, erased_at: int) -> str:
-    """The payload that takes the place of an erased one and keeps its digest."""
+    """Return the payload that takes the place of an erased one and keeps its digest."""
     return _encode({_ERASED: digest, "at": erased_at}).decode()
 
 
 def tombstone_digest(data: bytes | str) -> bytes | None:
-    """The digest a tombstone keeps, or None for a payload that was not erased."""
+    """Return the digest a tombstone keeps, or None for a payload that was not erased."""
     raw = data.encode() if isinstance(data, str) else data
     found = _TOMBSTONE.fullmatch(raw) if raw.startswith(TOMBSTONE_START) else None
     return bytes.fromhex(found[1].decode()) if found else None
@@ -172,7 +184,7 @@ def _is_marker(value: dict[Any, Any]) -> bool:
 
 
 def _maybe_deep(data: bytes) -> bool:
-    return len(data) > 2 * _MAX_DEPTH and data.count(b"[") + data.count(b"{") > _MAX_DEPTH
+    return data.count(b"[") + data.count(b"{") > _MAX_DEPTH
 
 
 def _needs_marks(value: Any, depth: int = 0) -> bool:
@@ -236,7 +248,7 @@ def _mark_struct(value: msgspec.Struct, path: tuple[int, ...]) -> dict[str, Any]
 
 
 def encodable(text: str) -> bool:
-    """Whether a text is without lone surrogates."""
+    """Return True if a text is without lone surrogates."""
     if text.isascii():
         return True
     try:

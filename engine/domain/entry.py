@@ -1,6 +1,5 @@
 """The lane's record as it is handed out: a snapshot, never the state itself."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime, timezone, tzinfo
 from typing import Any
@@ -8,69 +7,72 @@ from typing import Any
 import msgspec
 
 from engine.domain.keys import check_session_id, check_session_key
+from engine.domain.model_override import clean_model_override
 from engine.domain.platforms import Platform
 from engine.domain.sources import SessionSource
 
-_OVERRIDE_FIELDS = ("model", "provider", "base_url")
-_USER_INFO = re.compile(r"^((?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?[^/?#]*@")
-_CREDENTIAL_PARAMETER = re.compile(
-    r"(?<=[?&])[^=&#]*(?:key|token|secret|passw|auth|signature)[^=&#]*=[^&#]*&?", re.IGNORECASE
-)
 _TIMES = ("created_at", "updated_at", "last_resume_marked_at")
 
 
-def sanitize_model_override(override: object) -> dict[str, str] | None:
-    """Keep the model, provider and base URL of an override, as text; None when nothing is left.
-
-    Everything else may be a credential, so it is dropped: on set, on write and on load. A container is
-    dropped too, as its text would show what is in it, and a URL loses the credentials inside it.
-    """
-    if not isinstance(override, Mapping):
-        return None
-    kept = {}
-    for field in _OVERRIDE_FIELDS:
-        value = override.get(field)
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            text = str(value).strip()
-            text = _without_credentials(text) if field == "base_url" else text
-            if text:
-                kept[field] = text
-    return kept or None
-
-
 class SessionEntry(msgspec.Struct):
-    """What a lane leads to and how it stands.
+    """The session a lane leads to, and the lane's state.
 
     Changing an entry changes nothing but the entry. Times are kept with a fixed offset: subtracting two
     of them gives the time that passed, which times of one DST zone would not.
     """
 
     session_key: str
+    """The lane's key."""
     session_id: str
+    """The session the lane leads to."""
     created_at: datetime
+    """When the session began."""
     updated_at: datetime
+    """The lane's idle clock: when somebody last wrote."""
     origin: SessionSource | None = None
+    """The source whose message led the lane to its session; trust signals only in the answer to that very call."""
     display_name: str | None = None
+    """The chat's name, or what a reset gave instead."""
     platform: Platform | None = None
+    """The platform of the origin; None if this host has not registered it."""
     chat_type: str = "dm"
+    """The origin's chat type."""
     input_tokens: int = 0
+    """Tokens given to the model, since the session began."""
     output_tokens: int = 0
+    """Tokens the model gave."""
     cache_read_tokens: int = 0
+    """Tokens read from the provider's cache."""
     cache_write_tokens: int = 0
+    """Tokens written to the provider's cache."""
     total_tokens: int = 0
+    """Input and output together."""
     last_prompt_tokens: int = 0
+    """The size of the last prompt, as the host reported it; -1 after some compressions."""
     estimated_cost_usd: float = 0.0
+    """The cost the host reported, added up."""
     cost_status: str = "unknown"
+    """`estimated` once the host reported a cost, else `unknown`."""
     was_auto_reset: bool = False
+    """True until `consume_notices`, if the session was begun by an automatic reset."""
     auto_reset_reason: str | None = None
+    """Why: suspended, idle, daily or resume_pending_expired."""
     reset_had_activity: bool = False
+    """True if the session before it had been used."""
     is_fresh_reset: bool = False
+    """True until `consume_notices`, if somebody asked for the reset."""
     expiry_finalized: bool = False
+    """True once the host has done its work for the expired session."""
     suspended: bool = False
+    """True if the next message starts a new session."""
     resume_pending: bool = False
+    """True if the session was cut off and is to be resumed."""
     resume_reason: str | None = None
+    """Why it was cut off."""
     last_resume_marked_at: datetime | None = None
+    """When that was marked."""
     model_override: dict[str, str] | None = None
+    """The model chosen for the lane; never a credential."""
 
     def __post_init__(self) -> None:
         check_session_key(self.session_key)
@@ -79,7 +81,8 @@ class SessionEntry(msgspec.Struct):
         self.updated_at = _fixed_offset(self.updated_at, "updated_at")
         if self.last_resume_marked_at is not None:
             self.last_resume_marked_at = _fixed_offset(self.last_resume_marked_at, "last_resume_marked_at")
-        self.model_override = sanitize_model_override(self.model_override)
+        if self.model_override is not None:
+            self.model_override = clean_model_override(self.model_override).kept
 
     def snapshot(self) -> "SessionEntry":
         """Return a copy that shares nothing changeable with this entry; what was checked is not checked again."""
@@ -96,7 +99,7 @@ class SessionEntry(msgspec.Struct):
             data[name] = data[name] and data[name].isoformat()
         data["origin"] = self.origin and self.origin.to_dict()
         data["platform"] = self.platform and self.platform.value
-        data["model_override"] = sanitize_model_override(self.model_override)
+        data["model_override"] = clean_model_override(self.model_override).kept
         return data
 
     @classmethod
@@ -120,7 +123,7 @@ class SessionEntry(msgspec.Struct):
             origin=_read_origin(data.get("origin")),
             platform=_known_platform(data.get("platform")),
             last_resume_marked_at=_read_time_or_none(data.get("last_resume_marked_at"), local),
-            model_override=sanitize_model_override(data.get("model_override")),
+            model_override=data.get("model_override"),
             **fields,
         )
 
@@ -132,17 +135,6 @@ _PLAIN_FIELDS = {
 }
 
 
-def _without_credentials(url: str) -> str:
-    """Drop a URL's user and password and its key-like parameters, until no more are found."""
-    before = None
-    while url != before:
-        before = url
-        url = _USER_INFO.sub(r"\1", url).strip()
-        cleaned = _CREDENTIAL_PARAMETER.sub("", url)
-        url = url if cleaned == url else cleaned.rstrip("?&")
-    return url
-
-
 def _convert(name: str, value: object, kind: Any) -> Any:
     """Accept SQLite's 0 and 1 for a flag and a whole float for a count, but not another type."""
     try:
@@ -152,11 +144,11 @@ def _convert(name: str, value: object, kind: Any) -> Any:
 
 
 def _fixed_offset(value: object, name: str) -> datetime:
+    if isinstance(value, datetime) and type(value.tzinfo) is timezone:
+        return value
     offset = value.utcoffset() if isinstance(value, datetime) else None
     if not isinstance(value, datetime) or offset is None:
         raise ValueError(f"{name} must be a datetime with a time zone, not {value!r}")
-    if isinstance(value.tzinfo, timezone):
-        return value
     return value.replace(tzinfo=timezone(offset), fold=0)
 
 
@@ -178,10 +170,8 @@ def _read_time_or_none(value: object, local: tzinfo | None) -> datetime | None:
 
 
 def _read_origin(value: Any) -> SessionSource | None:
-    """Read the origin; one from a platform that is no longer registered is lost, not the whole entry."""
-    if not value:
-        return None
-    if isinstance(value, Mapping) and _known_platform(value.get("platform")) is None:
+    """Read the origin; one that is no dict (G16a), or of a platform no longer registered, is lost, not the entry."""
+    if not isinstance(value, Mapping) or _known_platform(value.get("platform")) is None:
         return None
     return SessionSource.from_dict(value)
 

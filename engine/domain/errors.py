@@ -4,6 +4,9 @@ from typing import ClassVar
 
 
 class EngineError(Exception):
-    """The base of every error this project raises on purpose."""
+    """The base of every error this project raises on purpose.
+
+    Read the message.
+    """
 
     code: ClassVar[str] = "engine"

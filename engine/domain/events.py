@@ -1,20 +1,19 @@
-"""The whole vocabulary: everything that can happen to a lane, a session, a project or the log itself."""
+"""The whole vocabulary: everything that can happen to a lane, a turn, a session or the log itself."""
 
 from typing import Any, Literal
 
 import msgspec
 
-from engine.domain.registry import EVENTS, UPCASTS, Event, event, upcast
-
-__all__ = ["EVENTS", "UPCASTS", "Event", "Saw", "event", "upcast"]
+from engine.domain.registry import Event, event
 
 SESSION = "20260701_142530_1a2b3c4d"
 NEXT = "20260702_040000_5e6f7a8b"
 LANE = "agent:main:telegram:dm:4711"
+LANE_ID = "9f86d081884c7d65"
 
 
-class Saw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a decision looked at, so that `why` and `what-if` need nothing but the log."""
+class DecisionInputs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The inputs of a decision, so that `why` and `what-if` need nothing but the log."""
 
     mode: str = "none"
     at_hour: int | None = None
@@ -26,19 +25,39 @@ class Saw(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     busy: bool = False
 
 
-# Lanes: streams `lane:<session key>`
+# Lanes: streams `lane:<opaque id>`
 
 
-@event(session_id=SESSION, how="created", origin={"platform": "telegram", "chat_id": "4711"}, display_name="Ada")
+@event(
+    session_id=SESSION,
+    how="created",
+    key=LANE,
+    identity='[0,"telegram","dm","4711",0,0]',
+    origin={"platform": "telegram", "chat_id": "4711"},
+    display_name="Ada",
+)
 class LaneRouted(Event, frozen=True, tag="lane.routed"):
-    """The lane, which led nowhere or was forced, now leads to a session that was created or recovered."""
+    """The lane leads to a session that was created or recovered for it.
+
+    Of a lane that led nowhere it has the key and the identity. They name a person, so they are in a payload,
+    which can be erased, and not in the stream's name. `began_at` is when a recovered session was created.
+    """
 
     session_id: str
-    how: Literal["created", "recovered", "forced"]
+    how: Literal["created", "recovered", "forced", "imported"]
+    key: str | None = None
+    identity: str | None = None
     origin: dict[str, Any] | None = None
     display_name: str | None = None
     previous_session_id: str | None = None
     began_at: int | None = None
+
+
+@event(identity='[0,"telegram","dm","4711",0,0]')
+class LaneIdentified(Event, frozen=True, tag="lane.identified"):
+    """A lane of unknown origin took the identity of the first source that came to it."""
+
+    identity: str
 
 
 @event(
@@ -47,7 +66,7 @@ class LaneRouted(Event, frozen=True, tag="lane.routed"):
     cause="daily",
     automatic=True,
     had_activity=True,
-    saw=Saw(mode="daily", at_hour=4),
+    saw=DecisionInputs(mode="daily", at_hour=4),
 )
 class LaneReset(Event, frozen=True, tag="lane.reset"):
     """The lane left its session for a new one, by policy, by suspension or because somebody asked."""
@@ -59,7 +78,7 @@ class LaneReset(Event, frozen=True, tag="lane.reset"):
     had_activity: bool = False
     origin: dict[str, Any] | None = None
     display_name: str | None = None
-    saw: Saw | None = None
+    saw: DecisionInputs | None = None
 
 
 @event(session_id=SESSION)
@@ -90,7 +109,7 @@ class LaneTouched(Event, frozen=True, tag="lane.touched"):
 
     at: int
     held: str | None = None
-    saw: Saw | None = None
+    saw: DecisionInputs | None = None
 
 
 @event(session_id=NEXT, previous_session_id=SESSION)
@@ -147,40 +166,43 @@ class ExpiryFinalized(Event, frozen=True, tag="lane.expiry_finalized"):
     session_id: str
 
 
-# Turns: on the stream of the lane or chat session that runs them
+# Turns: on the stream of the session they began in
 
 
-@event(token="t-1", session_id=SESSION, conversation_id=SESSION, lease_seconds=300.0)
+@event(token="t-1", conversation_id=SESSION, lane_id=LANE_ID, lease_seconds=300.0)
 class TurnBegun(Event, frozen=True, tag="turn.begun"):
-    """A worker took the lease of a conversation; a chat turn also keeps the user's text."""
+    """A worker took the lease of a conversation; without `lease_seconds` it never runs out."""
 
     token: str
-    session_id: str
     conversation_id: str
+    lane_id: str | None = None
     lease_seconds: float | None = None
     holder: str | None = None
-    user_message: Any = None
-    attachments: list[Any] | None = None
 
 
-@event(token="t-1", session_id=SESSION)
-class TurnEnded(Event, frozen=True, tag="turn.ended"):
-    """The turn finished, failed or was cancelled; the lease is free."""
+@event(token="t-1", lease_seconds=300.0)
+class TurnRenewed(Event, frozen=True, tag="turn.renewed"):
+    """The turn's lease runs from now on."""
 
     token: str
-    session_id: str
-    outcome: Literal["finished", "failed", "cancelled"] = "finished"
+    lease_seconds: float | None = None
+
+
+@event(token="t-1")
+class TurnEnded(Event, frozen=True, tag="turn.ended"):
+    """The turn finished or failed; the lease is free."""
+
+    token: str
+    outcome: Literal["finished", "failed"] = "finished"
     error: str | None = None
 
 
-@event(token="t-1", session_id=SESSION, evidence="holder is gone")
+@event(token="t-1", evidence="its worker is gone")
 class TurnInterrupted(Event, frozen=True, tag="turn.interrupted"):
-    """The turn's worker died; what it owed the user is kept and marked, once."""
+    """The turn's worker died or lost its lease; the evidence says how that was seen."""
 
     token: str
-    session_id: str
     evidence: str
-    messages: list[dict[str, Any]] | None = None
 
 
 # Sessions: streams `session:<id>`
@@ -188,15 +210,17 @@ class TurnInterrupted(Event, frozen=True, tag="turn.interrupted"):
 
 @event(lane=LANE, conversation_id=SESSION, source={"platform": "telegram", "chat_id": "4711"})
 class SessionCreated(Event, frozen=True, tag="session.created"):
-    """A session exists. `relation` says how it hangs on its parent, if it has one."""
+    """A session exists. `relation` says how it hangs on its parent, if it has one.
+
+    `family_id` is the conversation that a fork, or a fork of a fork, came from; without it the session's own.
+    """
 
     conversation_id: str
     lane: str | None = None
     source: dict[str, Any] | None = None
     parent_session_id: str | None = None
-    relation: Literal["root", "compression", "fork", "branch", "delegate", "import"] = "root"
-    title: str | None = None
-    attributes: dict[str, Any] | None = None
+    relation: Literal["root", "compression", "fork", "child"] = "root"
+    family_id: str | None = None
 
 
 @event(end_reason="session_reset")
@@ -206,12 +230,18 @@ class SessionEnded(Event, frozen=True, tag="session.ended"):
     end_reason: str
 
 
-@event(previous_end_reason="ws_orphan_reap", lane=LANE)
+@event(previous_end_reason="ws_orphan_reap")
 class SessionReopened(Event, frozen=True, tag="session.reopened"):
-    """The session is live again, or was claimed by another lane."""
+    """The session, which had ended, is live again."""
 
     previous_end_reason: str | None = None
-    lane: str | None = None
+
+
+@event(lane=LANE, source={"platform": "telegram", "chat_id": "4711"})
+class SessionClaimed(Event, frozen=True, tag="session.claimed"):
+    """The session belongs to another lane from now on, which recovered it or was switched to it."""
+
+    lane: str
     source: dict[str, Any] | None = None
 
 
@@ -223,13 +253,35 @@ class SessionCompressed(Event, frozen=True, tag="session.compressed"):
     carried: int = 0
 
 
-@event(parent_session_id=SESSION, parent_version=12, messages=[{"role": "user", "content": "hello"}])
-class SessionForked(Event, frozen=True, tag="session.forked"):
-    """This session began as a copy of another's history up to a version."""
+class Inherited(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Messages of another session that stand in this one's history without being copied.
 
-    parent_session_id: str
-    parent_version: int
-    messages: list[dict[str, Any]]
+    Of the messages live at `version` of that session, whose history began at `history_from`, those from `first` up
+    to `last`; `beyond` are the live ones after them. A reference and not a copy: erasing a message erases it wherever
+    it is inherited.
+    """
+
+    session_id: str
+    history_from: int
+    version: int
+    first: int
+    last: int
+    beyond: int = 0
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+
+@event(inherited=Inherited(SESSION, 0, 12, 0, 4), conversation_id=SESSION, position=57)
+class SessionForked(Event, frozen=True, tag="session.forked"):
+    """This session begins with the history that another one, of another conversation, had up to a message.
+
+    `position` is that of the last message it has in common with it.
+    """
+
+    inherited: Inherited
+    conversation_id: str
+    position: int = 0
 
 
 @event(message={"role": "user", "content": "hello"}, message_id="tg-9001")
@@ -242,34 +294,57 @@ class MessageAppended(Event, frozen=True, tag="message.appended"):
 
 @event(messages=[{"role": "system", "content": "summary"}], cause="compress")
 class TranscriptRewritten(Event, frozen=True, tag="transcript.rewritten"):
-    """From here on the history is this one; the former stays in the log."""
+    """From here on the history is this one: these messages, then those inherited. The former stays in the log.
 
-    messages: list[dict[str, Any]]
-    cause: Literal["rewrite", "clear", "truncate", "compress"] = "rewrite"
+    The messages of a history that the host rewrites follow as events of their own. `freed` are the positions of
+    messages that the former history had inherited and this one leaves out: they may be delivered again.
+    """
+
+    messages: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    cause: Literal["rewrite", "compress"] = "rewrite"
+    inherited: Inherited | None = None
+    freed: tuple[int, ...] = ()
+
+
+@event(message={"role": "user", "content": "hello"}, message_id="tg-9001", copy_of=17)
+class MessageRewritten(Event, frozen=True, tag="message.rewritten"):
+    """One message of a rewritten history.
+
+    `copy_of` is the position at which it was recorded first, if it is not new: erasing that message erases this one.
+    """
+
+    message: dict[str, Any]
+    message_id: str | None = None
+    copy_of: int = 0
 
 
 @event(keep=4, rewound_count=2, turns_undone=1)
 class TranscriptRewound(Event, frozen=True, tag="transcript.rewound"):
-    """All live messages after the first `keep` are hidden."""
+    """The last `rewound_count` live messages are hidden; the first `keep` stay.
+
+    `before` is the version of the undo before it that can still be restored, 0 if there is none.
+    """
 
     keep: int
     rewound_count: int
     turns_undone: int
     cause: Literal["undo", "retry"] = "undo"
+    before: int = 0
 
 
 @event(restored_count=2)
 class TranscriptRestored(Event, frozen=True, tag="transcript.restored"):
-    """The messages hidden by the last rewind are live again."""
+    """The messages hidden by the last rewind are live again. The one `before` it is now the last."""
 
     restored_count: int
+    before: int = 0
 
 
 @event(title="Trip to Delft", auto=True)
 class SessionTitled(Event, frozen=True, tag="session.titled"):
-    """The session got a title."""
+    """The session got a title, or with null, lost it."""
 
-    title: str
+    title: str | None = None
     auto: bool = False
 
 
@@ -284,66 +359,33 @@ class UsageRecorded(Event, frozen=True, tag="usage.recorded"):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost_usd: float | None = None
+    model: str | None = None
+    provider: str | None = None
 
 
-@event(attributes={"pinned": True, "project_id": "p-1"})
-class AttributesSet(Event, frozen=True, tag="session.attributes_set"):
-    """Chat attributes were set: pinned, archived, project, toolsets, personality, model, workspace …"""
+@event(source="telegram", row=57)
+class SessionImported(Event, frozen=True, tag="session.rows_imported"):
+    """The session came from another program's files, up to a row of its messages there.
 
-    attributes: dict[str, Any]
-
-
-@event(source="cli", foreign_session_id="c-17")
-class SessionDeleted(Event, frozen=True, tag="session.deleted"):
-    """The session is gone for good and does not come back, not even by an import."""
-
-    source: str | None = None
-    foreign_session_id: str | None = None
-
-
-@event(source="cli", foreign_session_id="c-17", foreign_row_ids=[1], messages=[{"role": "user", "content": "hi"}])
-class SessionImported(Event, frozen=True, tag="session.imported"):
-    """Messages were taken over from elsewhere, keyed so that a second import adds nothing."""
+    With `whole` its end and its usage came too; a later import adds the messages that are new there.
+    """
 
     source: str
-    foreign_session_id: str
-    foreign_row_ids: list[int | str]
-    messages: list[dict[str, Any]]
-    created_at: int | None = None
-    updated_at: int | None = None
-
-
-# Projects: streams `project:<id>`
-
-
-@event(name="Cron Jobs", colour="#6366f1")
-class ProjectCreated(Event, frozen=True, tag="project.created"):
-    """A project exists."""
-
-    name: str
-    colour: str | None = None
-
-
-@event(name="Night jobs")
-class ProjectRenamed(Event, frozen=True, tag="project.renamed"):
-    """The project has another name."""
-
-    name: str
-
-
-@event(colour="#22c55e")
-class ProjectRecoloured(Event, frozen=True, tag="project.recoloured"):
-    """The project has another colour."""
-
-    colour: str | None = None
-
-
-@event()
-class ProjectDeleted(Event, frozen=True, tag="project.deleted"):
-    """The project is gone; its sessions stay, without a project."""
+    row: int
+    whole: bool = False
 
 
 # The log itself: stream `log`
+
+
+@event(source="state.db", sessions=12, messages=3400, skipped=1)
+class ImportFinished(Event, frozen=True, tag="log.imported"):
+    """Sessions of another program were imported; what was left out is in the importer's report."""
+
+    source: str
+    sessions: int = 0
+    messages: int = 0
+    skipped: int = 0
 
 
 @event(positions=[17, 18], request="R-2026-044")
@@ -356,8 +398,72 @@ class ContentErased(Event, frozen=True, tag="log.erased"):
 
 @event(position=17, projection="search", error="payload is not JSON")
 class EventQuarantined(Event, frozen=True, tag="log.quarantined"):
-    """A projection met an event it could not use, put it aside and went on."""
+    """A projection met an event it could not use, quarantined it and went on."""
 
     position: int
     projection: str
     error: str
+
+
+@event(
+    version="0.1.0",
+    holder="host:4711:99:ab12",
+    zone="Europe/Amsterdam",
+    settings={"default_reset_policy": {"mode": "idle"}},
+)
+class StoreOpened(Event, frozen=True, tag="store.opened"):
+    """A store began to write: package version, holder, and the settings that decide. A restart can be seen by it."""
+
+    version: str
+    holder: str
+    zone: str | None = None
+    settings: dict[str, Any] | None = None
+
+
+@event(holder="host:4711:99:ab12")
+class StoreClosed(Event, frozen=True, tag="store.closed"):
+    """A store that wrote was closed in good order. After a crash this event is missing."""
+
+    holder: str
+
+
+AnyEvent = (
+    LaneRouted
+    | LaneIdentified
+    | LaneReset
+    | LaneSuspended
+    | ResumeMarked
+    | ResumeCleared
+    | LaneTouched
+    | LaneSwitched
+    | LaneAdvanced
+    | LaneReleased
+    | LanePruned
+    | ModelOverrideSet
+    | NoticesConsumed
+    | ExpiryFinalized
+    | TurnBegun
+    | TurnRenewed
+    | TurnEnded
+    | TurnInterrupted
+    | SessionCreated
+    | SessionEnded
+    | SessionReopened
+    | SessionClaimed
+    | SessionCompressed
+    | SessionForked
+    | MessageAppended
+    | TranscriptRewritten
+    | MessageRewritten
+    | TranscriptRewound
+    | TranscriptRestored
+    | SessionTitled
+    | SessionImported
+    | UsageRecorded
+    | ImportFinished
+    | ContentErased
+    | EventQuarantined
+    | StoreOpened
+    | StoreClosed
+)
+"""Any event of this version: after `isinstance(event, AnyEvent)` a type checker sees whether `match` has every case."""

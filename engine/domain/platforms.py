@@ -13,7 +13,7 @@ _pii_safe_values = {"whatsapp", "signal", "telegram", "bluebubbles"}
 
 
 class Platform(Enum):
-    """Where messages come from and go to.
+    """A place messages come from and go to.
 
     An enum that grows: one name is one member for the life of the process, so `is` works for plugins too.
     """
@@ -45,7 +45,7 @@ class Platform(Enum):
 
     @property
     def pii_safe(self) -> bool:
-        """Whether ids of this platform may be replaced by hashes in a prompt.
+        """Return True if ids of this platform may be replaced by hashes in a prompt.
 
         False where the model needs the real id to address somebody, as in a Discord mention.
         """
@@ -85,10 +85,20 @@ class Platform(Enum):
         return member
 
     @classmethod
-    def _missing_(cls, value: object) -> "Platform | None":
-        """Find a plugin for callers that keep their own table of members, as msgspec's decoders do."""
-        found = cls._value2member_map_.get(value) if isinstance(value, str) else None
-        return found if isinstance(found, cls) else None
+    def _missing_(cls, value: object) -> "Platform":
+        """Find a member by another enum's member of the same value, or for decoders that keep their own table.
+
+        Raise ValueError for a value that is no platform's: a host's own enum and msgspec's decoders, made
+        before a plugin was registered, both end up here.
+        """
+        plain = value.value if isinstance(value, Enum) else value
+        found = cls._value2member_map_.get(plain) if isinstance(plain, str) else None
+        if isinstance(found, cls):
+            return found
+        shown = plain if isinstance(plain, str) and plain else "name"
+        raise ValueError(
+            f'{value!r} is not a valid Platform; a plugin\'s must be registered first: Platform.register("{shown}")'
+        )
 
 
 _BUILT_IN = frozenset(Platform)

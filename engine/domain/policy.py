@@ -1,17 +1,15 @@
-"""When a lane gets a new session by itself: the reset policy and its tests against the clock.
+"""The reset policy, by which a lane gets a new session automatically, and its tests against the clock.
 
 Nothing here reads a clock: `now` is handed in, so a decision can be replayed with the time it saw.
 """
 
 import math
-import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Literal, Protocol
 
 import msgspec
-
-from engine.domain.platforms import Platform
 
 ResetMode = Literal["none", "idle", "daily", "both"]
 ResetReason = Literal["idle", "daily"]
@@ -26,19 +24,35 @@ FRESHNESS_VARIABLE = "HERMES_AUTO_CONTINUE_FRESHNESS"
 DEFAULT_FRESHNESS_SECONDS = 3600.0
 
 
+class ResetRules(Protocol):
+    """The rules a decision needs of a policy: a SessionResetPolicy has them, and so may a class of the host's own."""
+
+    @property
+    def mode(self) -> str: ...
+
+    @property
+    def at_hour(self) -> int: ...
+
+    @property
+    def idle_minutes(self) -> int: ...
+
+
 class SessionResetPolicy(msgspec.Struct, frozen=True):
-    """When a lane's session is replaced by a new one, and whether people are told.
+    """The rules by which a lane's session is replaced by a new one, and people are told.
 
     Checked when made: a wrong hour found at night in the middle of a conversation is found too late.
-    `notify` and `notify_exclude_platforms` are the host's, which does the telling: `consume_notices` says what
-    happened in any case.
     """
 
     mode: ResetMode = "none"
+    """Which rules apply: "idle", "daily", "both" or "none"."""
     at_hour: int = 4
+    """The hour, 0 to 23 of the store's clock, at which a daily reset is due."""
     idle_minutes: int = 1440
+    """The minutes, at least 1, after which a lane nobody used is reset."""
     notify: bool = True
+    """True if the host tells people of a reset; the engine does not read it, `consume_notices` says what happened."""
     notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
+    """Platforms on which the host tells nobody; the engine does not read it."""
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
@@ -56,15 +70,12 @@ class SessionResetPolicy(msgspec.Struct, frozen=True):
     def from_dict(cls, data: Mapping[str, Any]) -> "SessionResetPolicy":
         """Read a policy from a configuration file; a field left out or null keeps its default.
 
-        An unknown field is refused, because a misspelt one would silently mean the default.
+        Keys of others are ignored: hosts keep their own settings beside these (G3a).
         """
         if not isinstance(data, Mapping):
             raise ValueError(f"a reset policy must be a mapping, not {data!r}")
-        unknown = [str(name) for name in data if name not in cls.__struct_fields__]
-        if unknown:
-            known = ", ".join(cls.__struct_fields__)
-            raise ValueError(f"unknown reset policy field {', '.join(sorted(unknown))}; known are {known}")
-        return cls(**{name: value for name, value in data.items() if value is not None})
+        given = {name: data.get(name) for name in cls.__struct_fields__}
+        return cls(**{name: value for name, value in given.items() if value is not None})
 
     def to_dict(self) -> dict[str, Any]:
         """Write every field, lists instead of tuples, as a configuration file holds them."""
@@ -72,8 +83,8 @@ class SessionResetPolicy(msgspec.Struct, frozen=True):
         return {**fields, "notify_exclude_platforms": list(self.notify_exclude_platforms)}
 
 
-def idle_expired(updated_at: datetime, now: datetime, policy: SessionResetPolicy) -> bool:
-    """Tell whether more than the policy's idle minutes have really passed; False when it has no idle rule.
+def idle_expired(updated_at: datetime, now: datetime, policy: ResetRules) -> bool:
+    """Return True if more than the policy's idle minutes have really passed; False when it has no idle rule.
 
     Counted in UTC: Python subtracts two times of one zone by the wall clock, an hour wrong across DST.
     """
@@ -97,14 +108,14 @@ def daily_boundary(now: datetime, at_hour: int) -> datetime:
     return wall.astimezone(UTC).astimezone(now.tzinfo)
 
 
-def daily_expired(updated_at: datetime, now: datetime, policy: SessionResetPolicy) -> bool:
-    """Tell whether the day's boundary lies between then and now; False when there is no daily rule."""
+def daily_expired(updated_at: datetime, now: datetime, policy: ResetRules) -> bool:
+    """Return True if the day's boundary lies between then and now; False when there is no daily rule."""
     if policy.mode not in ("daily", "both"):
         return False
     return _utc(updated_at, "updated_at") < daily_boundary(now, policy.at_hour).astimezone(UTC)
 
 
-def reset_reason(policy: SessionResetPolicy, updated_at: datetime, now: datetime) -> ResetReason | None:
+def reset_reason(policy: ResetRules, updated_at: datetime, now: datetime) -> ResetReason | None:
     """Return why the policy ends a session last used at `updated_at`, idle before daily, or None."""
     if idle_expired(updated_at, now, policy):
         return "idle"
@@ -113,17 +124,16 @@ def reset_reason(policy: SessionResetPolicy, updated_at: datetime, now: datetime
     return None
 
 
-def auto_continue_freshness_window(environ: Mapping[str, str] | None = None) -> float:
-    """Return for how many seconds an interrupted turn may be resumed; 0 or less means no limit applies.
+def parse_freshness(text: str) -> float:
+    """Return a freshness window in seconds; 0 or less means no limit applies, and `inf` that none is ever reached.
 
     A malformed setting gives the default: a typing error must neither resume for ever nor stop the host.
     """
-    text = (os.environ if environ is None else environ).get(FRESHNESS_VARIABLE, "")
     try:
         seconds = float(text)
     except ValueError:
         return DEFAULT_FRESHNESS_SECONDS
-    return seconds if math.isfinite(seconds) else DEFAULT_FRESHNESS_SECONDS
+    return DEFAULT_FRESHNESS_SECONDS if math.isnan(seconds) else seconds
 
 
 def _utc(value: datetime, field: str) -> datetime:
@@ -139,7 +149,7 @@ def _is_int(value: object) -> bool:
 def _platform_names(value: object) -> tuple[str, ...]:
     """Accept any list of platforms or their names, but not one bare string, which is a list of letters."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        names = tuple(item.value if isinstance(item, Platform) else item for item in value)
+        names = tuple(item.value if isinstance(item, Enum) else item for item in value)
         if all(isinstance(name, str) for name in names):
             return names
     raise ValueError(f"notify_exclude_platforms must be a list of platform names, not {value!r}")

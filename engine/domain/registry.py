@@ -6,7 +6,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
     """An immutable fact. Who, when and why are in its envelope; what happened is here.
 
     Every field added after an event's first release needs a default, so that old rows still decode. A

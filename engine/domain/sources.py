@@ -1,11 +1,14 @@
-"""Where a message came from.
+"""The source of a message: the chat, person and thread it came from.
 
 A plain frozen class, on purpose neither a struct nor a dataclass: those can be encoded whole, and three
 of these fields must never be written or read back. `to_dict` and `from_dict` are the only way out and in.
 """
 
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from operator import attrgetter, call
+from typing import Any, NoReturn, TypedDict, Unpack
 
 from engine.domain.platforms import Platform
 
@@ -30,7 +33,36 @@ WRITTEN_WHEN_SET = (
 )
 NEVER_WRITTEN = ("is_bot", "role_authorized", "delivered_via_upstream_relay")
 _KNOWN = (*ALWAYS_WRITTEN[1:], *WRITTEN_WHEN_SET)
+_known = attrgetter(*_KNOWN)
+_call: Callable[..., Any] = call
 _OPTIONAL_TEXT = (*(name for name in ALWAYS_WRITTEN[2:] if name != "chat_type"), *WRITTEN_WHEN_SET)
+
+
+_IDS = {name for name in _KNOWN if "_id" in name}
+_PLAIN = frozenset((str, type(None)))
+
+
+class SourceFields(TypedDict, total=False):
+    """The fields of a source, as `replace` takes them."""
+
+    platform: Platform
+    chat_id: str
+    chat_name: str | None
+    chat_type: str
+    user_id: str | None
+    user_name: str | None
+    thread_id: str | None
+    chat_topic: str | None
+    user_id_alt: str | None
+    chat_id_alt: str | None
+    is_bot: bool
+    scope_id: str | None
+    guild_id: str | None
+    parent_chat_id: str | None
+    message_id: str | None
+    role_authorized: bool
+    profile: str | None
+    delivered_via_upstream_relay: bool
 
 
 class SessionSource:
@@ -83,29 +115,33 @@ class SessionSource:
         profile: str | None = None,
         delivered_via_upstream_relay: bool = False,
     ) -> None:
-        values = {
-            "platform": Platform(platform),
-            "chat_id": "" if chat_id is None else chat_id,
-            "chat_name": chat_name,
-            "chat_type": chat_type,
-            "user_id": user_id,
-            "user_name": user_name,
-            "thread_id": thread_id,
-            "chat_topic": chat_topic,
-            "user_id_alt": user_id_alt,
-            "chat_id_alt": chat_id_alt,
-            "is_bot": is_bot,
-            "scope_id": scope_id or guild_id,
-            "guild_id": scope_id or guild_id,
-            "parent_chat_id": parent_chat_id,
-            "message_id": message_id,
-            "role_authorized": role_authorized,
-            "profile": profile,
-            "delivered_via_upstream_relay": delivered_via_upstream_relay,
-        }
-        _check(values)
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        scope = guild_id if scope_id is None or scope_id == "" else scope_id
+        texts: Sequence[Any] = (
+            "" if chat_id is None else chat_id,
+            chat_name,
+            chat_type,
+            user_id,
+            user_name,
+            thread_id,
+            chat_topic,
+            user_id_alt,
+            chat_id_alt,
+            scope,
+            scope,
+            parent_chat_id,
+            message_id,
+            profile,
+        )
+        # One look at all types; a source is made for every message, and one with an odd type is rare.
+        if not _PLAIN.issuperset(map(type, texts)):
+            texts = [_text(name, value) for name, value in zip(_KNOWN, texts, strict=True)]
+        if not chat_type or ":" in chat_type:
+            raise ValueError(f"chat_type must be a word without ':', such as dm or group, not {chat_type!r}")
+        flags = (is_bot, role_authorized, delivered_via_upstream_relay)
+        for name, flag in zip(NEVER_WRITTEN, flags, strict=True):
+            if type(flag) is not bool:
+                raise ValueError(f"{name} must be True or False, not {flag!r}")
+        deque(map(_call, _SETTERS, repeat(self), (Platform(platform), *texts, *flags)), maxlen=0)
 
     @classmethod
     def local_cli(cls) -> "SessionSource":
@@ -114,7 +150,7 @@ class SessionSource:
 
     @property
     def description(self) -> str:
-        """A short name of the place for people and logs. Not quoted: never put it into a prompt."""
+        """Return a short name of the place for people and logs. Not quoted: never put it into a prompt."""
         if self.platform is Platform.LOCAL:
             return "CLI terminal"
         place = self.chat_name or self.chat_id
@@ -139,14 +175,11 @@ class SessionSource:
     def known(self) -> dict[str, Any]:
         """Write only what is known, as events keep it; `from_dict` reads it all the same."""
         data: dict[str, Any] = {"platform": self.platform.value}
-        for name in _KNOWN:
-            value = getattr(self, name)
-            if value is not None:
-                data[name] = value
+        data |= {name: value for name, value in zip(_KNOWN, _known(self), strict=True) if value is not None}
         return data
 
     def without_trust(self) -> "SessionSource":
-        """The source without what holds for the message at hand only: itself, if there is none of it."""
+        """Return the source without what holds for the message at hand only: itself, if there is none of it."""
         if not (self.is_bot or self.role_authorized or self.delivered_via_upstream_relay):
             return self
         return self.replace(is_bot=False, role_authorized=False, delivered_via_upstream_relay=False)
@@ -160,7 +193,9 @@ class SessionSource:
         """
         if not isinstance(data, Mapping):
             raise ValueError(f"a source must be a mapping, not {data!r}")
-        fields = {name: _as_text(data.get(name)) for name in _OPTIONAL_TEXT}
+        fields: dict[str, Any] = dict(zip(_OPTIONAL_TEXT, map(data.get, _OPTIONAL_TEXT), strict=True))
+        if not _PLAIN.issuperset(map(type, fields.values())):
+            fields = {name: _as_text(value) for name, value in fields.items()}
         chat_id = _as_text(data.get("chat_id"))
         chat_type = data.get("chat_type")
         return cls(
@@ -170,7 +205,7 @@ class SessionSource:
             **fields,
         )
 
-    def replace(self, **changes: Any) -> "SessionSource":
+    def replace(self, **changes: Unpack[SourceFields]) -> "SessionSource":
         """Return a source with some fields changed; changing one of scope_id and guild_id changes both."""
         values = {name: getattr(self, name) for name in self.__slots__}
         if "guild_id" in changes and "scope_id" not in changes:
@@ -218,18 +253,13 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _check(values: Mapping[str, object]) -> None:
-    """Refuse a value of the wrong type by name, before it reaches a session key or the log."""
-    for name in _OPTIONAL_TEXT:
-        if values[name] is not None and not isinstance(values[name], str):
-            raise ValueError(f"{name} must be a str or None, not {values[name]!r}")
-    if not isinstance(values["chat_id"], str):
-        raise ValueError(f"chat_id must be a str, not {values['chat_id']!r}")
-    for name in NEVER_WRITTEN:
-        if not isinstance(values[name], bool):
-            raise ValueError(f"{name} must be True or False, not {values[name]!r}")
-    chat_type = values["chat_type"]
-    if not isinstance(chat_type, str):
-        raise ValueError(f"chat_type must be a str, not {chat_type!r}")
-    if not chat_type or ":" in chat_type:
-        raise ValueError(f"chat_type must be a word without ':', such as dm or group, not {chat_type!r}")
+def _text(name: str, value: Any) -> str | None:
+    """Return the text of a field, a number's for an id (G4a); refuse another type by the field's name."""
+    if name in _IDS:
+        value = _as_text(value)
+    if isinstance(value, str) or (value is None and name in _OPTIONAL_TEXT):
+        return value
+    raise ValueError(f"{name} must be a str{' or None' if name in _OPTIONAL_TEXT else ''}, not {value!r}")
+
+
+_SETTERS = tuple(SessionSource.__dict__[name].__set__ for name in SessionSource.__slots__)

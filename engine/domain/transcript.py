@@ -1,65 +1,247 @@
-"""Messages: what is kept of one, how a transcript's events fold, and where an undo cuts (G46 to G51)."""
+"""A transcript: the fold of a session's messages, and messages as objects (G49 to G51).
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+A message in the fold is the row that recorded it, undecoded: (version, topic, payload, position, time). Decoding
+happens once, when somebody reads it.
+"""
 
-from engine.domain.events import MessageAppended
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any, cast
 
-_IDS = ("platform_message_id", "message_id")
-_ASSISTANT_ONLY = frozenset(
-    {"reasoning", "reasoning_content", "reasoning_details", "codex_reasoning_items", "codex_message_items"}
-)
+import msgspec
+
+from engine.domain import events as e
+from engine.domain.encoding import Erased, decode, encode, maybe_marked, tombstone, tombstone_digest
+
+Row = tuple[int, str, str | bytes, int, int]
+"""Version, topic, payload, position and time of a recorded event."""
+
+Report = Callable[[int, str], None]
+"""Is told the position and the error of something that cannot be read and is left out."""
+
+_APPENDED = e.MessageAppended.TOPIC
+MESSAGES = frozenset({_APPENDED, e.MessageRewritten.TOPIC})
+"""Topics of events that each are one message."""
+BEGINS_HISTORY = frozenset({e.TranscriptRewritten.TOPIC, e.SessionForked.TOPIC})
+"""Topics of events that replace the history before them."""
+
+LOST: Row = (0, _APPENDED, tombstone("0" * 64, 0), 0, 0)
+"""In the place of an inherited message whose history was erased."""
+
+_COPY = '{"message":'
+_ROW_BYTES = 200
+"""What a row takes in memory beside its payload."""
+
+_topic, _state = itemgetter(1), itemgetter(2)
 
 
-def normalised(message: object) -> tuple[dict[str, Any], str | None]:
-    """What is stored of a message, and its platform id. Unknown keys are kept as they are.
+class Said(msgspec.Struct):
+    """A message as any event has it that is one."""
 
-    Reasoning belongs to the assistant; on another role it is a copying mistake and is dropped.
+    message: dict[str, Any]
+    message_id: str | None = None
+
+
+_read_message = msgspec.json.Decoder(Said).decode
+
+
+class _History(msgspec.Struct):
+    messages: list[msgspec.Raw] = []
+    inherited: e.Inherited | None = None
+
+
+_read_history = msgspec.json.Decoder(_History).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, ValueError, TypeError, KeyError, RecursionError)
+
+
+class Transcript:
+    """The messages of a session in the order they were appended, and what each undo has hidden."""
+
+    def __init__(self, version: int, report: Report) -> None:
+        self.version = version
+        self._report = report
+        self.size = 0
+        self._live: list[Row] = []
+        self._undone: list[tuple[int, list[Row]]] = []
+
+    def live(self) -> list[Row]:
+        """Return the live messages; one that was erased keeps its place."""
+        return self._live.copy()
+
+    def fold(self, rows: Sequence[Row], inherited: Sequence[Row] = ()) -> None:
+        """Take in events of the stream, in order. `inherited` is what the first of them inherits."""
+        if not rows:
+            return
+        first, topics = 0, list(map(_topic, rows))
+        others = len(topics) - topics.count(_APPENDED)
+        for at in [index for index, topic in enumerate(topics) if topic not in MESSAGES] if others else ():
+            self._append(rows[first:at])
+            step = _STEPS.get(rows[at][1])
+            if step is not None:
+                step(self, rows[at], () if at else inherited)
+            first = at + 1
+        self._append(rows[first:])
+        self.version = rows[-1][0]
+
+    def _append(self, messages: Sequence[Row]) -> None:
+        self._live += messages
+        self.size += _size(messages)
+
+    def _replace(self, row: Row, inherited: Sequence[Row]) -> None:
+        try:
+            messages = [*copied(row), *inherited]
+        except _UNREADABLE as error:
+            if tombstone_digest(row[2]) is None:  # the former history stays, as it does in the head
+                self._report(row[3], str(error))
+                return
+            messages = []  # what an erased rewrite replaced does not come back
+        self._live, self._undone = messages, []
+        self.size = _size(messages)
+
+    def _rewind(self, row: Row, _: Sequence[Row]) -> None:
+        event = decode(row[1], row[2])
+        if isinstance(event, e.TranscriptRewound):
+            keep = max(0, len(self._live) - event.rewound_count)
+            self._undone.append((keep, self._live[keep:]))
+            del self._live[keep:]
+
+    def _restore(self, row: Row, _: Sequence[Row]) -> None:
+        """Put back what the last undo hid: before what was appended since, which came later."""
+        if self._undone and isinstance(decode(row[1], row[2]), e.TranscriptRestored):
+            keep, hidden = self._undone.pop()
+            self._live[keep:keep] = hidden
+
+
+_UNDOING = frozenset({e.TranscriptRewound.TOPIC, e.TranscriptRestored.TOPIC})
+_STEPS = {
+    e.TranscriptRewritten.TOPIC: Transcript._replace,
+    e.SessionForked.TOPIC: Transcript._replace,
+    e.TranscriptRewound.TOPIC: Transcript._rewind,
+    e.TranscriptRestored.TOPIC: Transcript._restore,
+}
+
+
+def _size(rows: Sequence[Row]) -> int:
+    """Return how many bytes rows take in memory, about."""
+    return sum(map(len, map(_state, rows))) + _ROW_BYTES * len(rows)
+
+
+class Backwards:
+    """Tells which messages of a stream are live, reading it from its end.
+
+    `skip` are the live messages at the end that are not asked for. A restore and the undo it takes back cancel out;
+    any other undo hides as many messages before it as it says.
     """
-    if not isinstance(message, Mapping):
-        raise ValueError(f"a message must be a dict, not {type(message).__name__}: {message!r:.200}")
-    kept = {key if type(key) is str else str(key): value for key, value in message.items() if key not in _IDS}
-    role = kept.get("role")
-    kept["role"] = "unknown" if role is None else str(role)
-    if kept["role"] != "assistant" and not _ASSISTANT_ONLY.isdisjoint(kept):
-        kept = {key: value for key, value in kept.items() if key not in _ASSISTANT_ONLY}
-    return kept, platform_id(message)
+
+    def __init__(self, skip: int = 0) -> None:
+        self.skip = skip
+        self._restored = 0
+
+    def is_live(self, row: Row) -> bool:
+        """Return True for a live message that is not skipped; take note of undos and restores."""
+        if row[1] in MESSAGES:
+            if not self.skip:
+                return True
+            self.skip -= 1
+        elif row[1] in _UNDOING:
+            event = decode(row[1], row[2])
+            if isinstance(event, e.TranscriptRestored):
+                self._restored += 1
+            elif isinstance(event, e.TranscriptRewound):
+                if self._restored:
+                    self._restored -= 1
+                else:
+                    self.skip += event.rewound_count
+        return False
 
 
-def platform_id(message: Mapping[str, Any]) -> str | None:
-    """The id that makes an append idempotent (G47); an empty one is none."""
-    for name in _IDS:
-        value = message.get(name)
-        if value is not None and value != "":
-            if isinstance(value, (bool, float)) or not isinstance(value, (str, int)):
-                raise ValueError(f"{name} must be text or a whole number, not {value!r}")
-            return str(value)
+def inheritance(row: Row) -> e.Inherited | None:
+    """Return what the history that begins with an event inherits."""
+    if row[1] not in BEGINS_HISTORY:
+        return None
+    try:
+        return _read_history(row[2]).inherited
+    except _UNREADABLE:
+        return None
+
+
+def copied_if_readable(row: Row, report: Report) -> list[Row]:
+    """Return the messages inside a rewritten history; none of one that was erased, or cannot be read."""
+    try:
+        return copied(row)
+    except _UNREADABLE as error:
+        if tombstone_digest(row[2]) is None:
+            report(row[3], str(error))
+        return []
+
+
+def copied(row: Row) -> list[Row]:
+    """Return the messages inside a rewritten history, each as if it had been appended there and then."""
+    version, topic, state, position, time = row
+    if maybe_marked(state):
+        event = decode(topic, state)
+        if not isinstance(event, (e.TranscriptRewritten, e.SessionForked)):
+            raise TypeError(f"not the payload of a {topic} event")
+        messages = event.messages if isinstance(event, e.TranscriptRewritten) else []
+        texts = [encode(e.MessageAppended(message=message)).decode() for message in messages]
+    else:
+        texts = [f"{_COPY}{bytes(message).decode()}}}" for message in _read_history(state).messages]
+    return [(version, _APPENDED, text, position, time) for text in texts]
+
+
+def messages_of(rows: Sequence[Row], report: Report) -> list[dict[str, Any]]:
+    """Return fresh objects of the messages that were not erased, each with its platform id and its time (G49b).
+
+    One that cannot be read is reported and left out, and the others are served.
+    """
+    plain = _plain(rows)
+    if plain is not None:
+        return plain
+    return [message for message in objects_of(rows, report) if message is not None]
+
+
+def objects_of(rows: Sequence[Row], report: Report) -> list[dict[str, Any] | None]:
+    """Like `messages_of`, with None in the place of a message that was erased or cannot be read."""
+    return _completed([_decoded_one(row, report) for row in rows], rows)
+
+
+def _plain(rows: Sequence[Row]) -> list[dict[str, Any]] | None:
+    """Decode messages quickly; None if one of them is marked, erased or broken."""
+    try:
+        if not maybe_marked("".join(map(_state, rows))):  # a blob makes it a TypeError
+            return cast(list[dict[str, Any]], _completed(map(_read_message, map(_state, rows)), rows))
+    except _UNREADABLE:
+        pass  # found one by one
     return None
 
 
-def appended(message: object) -> MessageAppended:
-    """The event of one message."""
-    kept, message_id = normalised(message)
-    return MessageAppended(message=kept, message_id=message_id)
+def _completed(events: Iterable[Said | None], rows: Sequence[Row]) -> list[dict[str, Any] | None]:
+    """Return messages with their platform ids, and with the recorded time where they have none of their own."""
+    found: list[dict[str, Any] | None] = []
+    for event, row in zip(events, rows, strict=True):
+        if event is None:
+            found.append(None)
+            continue
+        message = event.message
+        if event.message_id is not None:
+            message["message_id"] = event.message_id
+        if "timestamp" not in message or message["timestamp"] is None:
+            message["timestamp"] = row[4] / 1e6
+        found.append(message)
+    return found
 
 
-def whole(message: object) -> dict[str, Any]:
-    """A message as it stands in a rewritten history: with its platform id inside."""
-    kept, message_id = normalised(message)
-    return kept if message_id is None else {**kept, "message_id": message_id}
+def _decoded_one(row: Row, report: Report) -> Said | None:
+    found = decode(row[1], row[2])
+    if isinstance(found, (e.MessageAppended, e.MessageRewritten)):
+        return Said(found.message, found.message_id)
+    if not isinstance(found, Erased):
+        report(row[3], getattr(found, "error", "not a message"))
+    return None
 
 
-def undo_point(roles: Sequence[str | None], turns: int) -> tuple[int, int] | None:
-    """Where an undo of some turns cuts: how many messages stay, how many turns go; None without a user's (G51)."""
-    asked = [index for index, role in enumerate(roles) if role == "user"]
-    if not asked:
-        return None
-    undone = min(max(turns, 1), len(asked))
-    return asked[-undone], undone
-
-
-def text_of(content: object) -> str:
-    """The words of a message's content: a text, or its text parts joined by newlines."""
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else part for part in parts]
-    return "\n".join(text for text in texts if isinstance(text, str) and text)
+def as_loaded(event: e.MessageAppended) -> dict[str, Any]:
+    """Return a message as it comes back when it was appended: to find it among the others."""
+    found = decode(_APPENDED, encode(event))
+    message = cast(e.MessageAppended, found).message
+    return message if event.message_id is None else {**message, "message_id": event.message_id}

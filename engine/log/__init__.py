@@ -1,19 +1,63 @@
-"""The event log, and the persistence module that `PERSISTENCE_MODULE=engine.log` names."""
+"""The event log: append events with their envelopes, read them by position, stream, topic and time."""
 
-from engine.log.application import LogApplication
-from engine.log.eventlog import EventLog, Health
-from engine.log.factory import Factory
-from engine.log.mapper import EventMapper
-from engine.log.transaction import InlineProjection, Transaction
-from engine.log.verify import Verification
+from engine.log.envelope import LOG_STREAM, NEXT_VERSION, Envelope
+from engine.log.errors import (
+    ClosedLogError,
+    ConflictError,
+    CorruptLogError,
+    CorruptStateError,
+    DiskFullError,
+    ForeignFileError,
+    ForkedLogError,
+    InvalidEventError,
+    LockedLogError,
+    LogError,
+    NestedCommandError,
+    NewerSchemaError,
+    NotALogError,
+    OldSQLiteError,
+    PayloadTooLargeError,
+    ReadOnlyLogError,
+    RefusedError,
+    ReplacedTablesError,
+    StorageError,
+    TrackingConflictError,
+    UnsafeFileError,
+)
+from engine.log.protocol import Health, InlineProjection, Log, Reader, Transaction, Verification, Watch
+from engine.log.sqlite.eventlog import EventLog
 
 __all__ = [
+    "LOG_STREAM",
+    "NEXT_VERSION",
+    "ClosedLogError",
+    "ConflictError",
+    "CorruptLogError",
+    "CorruptStateError",
+    "DiskFullError",
+    "Envelope",
     "EventLog",
-    "EventMapper",
-    "Factory",
+    "ForeignFileError",
+    "ForkedLogError",
     "Health",
     "InlineProjection",
-    "LogApplication",
+    "InvalidEventError",
+    "LockedLogError",
+    "Log",
+    "LogError",
+    "NestedCommandError",
+    "NewerSchemaError",
+    "NotALogError",
+    "OldSQLiteError",
+    "PayloadTooLargeError",
+    "ReadOnlyLogError",
+    "Reader",
+    "RefusedError",
+    "ReplacedTablesError",
+    "StorageError",
+    "TrackingConflictError",
     "Transaction",
+    "UnsafeFileError",
     "Verification",
+    "Watch",
 ]

@@ -18,15 +18,15 @@ _encode = msgspec.json.encode
 
 
 def genesis(log_id: bytes) -> bytes:
-    """The hash that stands before the first row."""
+    """Return the hash that stands before the first row."""
     return blake2b(log_id, digest_size=32).digest()
 
 
 def digest(payload: bytes) -> bytes:
-    """The digest of a payload, which survives its erasure."""
+    """Return the digest of a payload, which survives its erasure."""
     return blake2b(payload, digest_size=32).digest()
 
 
 def link(previous: bytes, payload_digest: bytes, header: tuple[object, ...]) -> bytes:
-    """The hash of a row. The header is a row's columns up to the metadata, its event id as hex."""
+    """Return the hash of a row. The header is a row's columns up to the metadata, its event id as hex."""
     return blake2b(previous + payload_digest + _encode(header), digest_size=32).digest()

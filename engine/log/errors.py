@@ -1,4 +1,4 @@
-"""What can go wrong with a log, in words a host can act on.
+"""Errors of a log, in words a host can act on: each docstring says what happened, then what to do.
 
 Each class is also the matching class of the eventsourcing library, so code written for that library
 catches what it expects.
@@ -6,7 +6,6 @@ catches what it expects.
 
 from typing import ClassVar
 
-import apsw
 from eventsourcing.persistence import (
     DatabaseError,
     DataError,
@@ -22,13 +21,19 @@ from engine.domain.errors import EngineError
 
 
 class LogError(EngineError, PersistenceError):
-    """Something about the event log."""
+    """An error of the event log or of its database that has no class of its own.
+
+    Read the message.
+    """
 
     code: ClassVar[str] = "log"
 
 
 class ConflictError(LogError, IntegrityError):
-    """Another writer was first: the stream is not at the version this command was decided on."""
+    """Another writer was first: the stream is not at the version the append was decided on; nothing was stored.
+
+    Read the stream, decide and append again.
+    """
 
     code = "conflict"
 
@@ -45,73 +50,109 @@ class ConflictError(LogError, IntegrityError):
 
 
 class TrackingConflictError(LogError, IntegrityError):
-    """A projection's position was recorded twice or out of order."""
+    """A projection's position was recorded twice or out of order: another runner was faster.
+
+    Go on from `max_tracking_id`.
+    """
 
     code = "tracking_conflict"
 
 
 class RefusedError(LogError, IntegrityError):
-    """The database refused a change that would break the log's rules."""
+    """A trigger or constraint of the database refused a change that would break the log's rules.
+
+    Do not change events by SQL.
+    """
 
     code = "refused"
 
 
 class PayloadTooLargeError(LogError, DataError):
-    """An event is larger than the log accepts."""
+    """An event is larger than the log accepts, 16 MiB by default.
+
+    Store the content elsewhere and append a reference to it.
+    """
 
     code = "payload_too_large"
 
 
 class InvalidEventError(LogError, DataError):
-    """An event's envelope cannot be stored as it is."""
+    """A part of an event's envelope, or of an erasure, cannot be stored.
+
+    Correct what the message names.
+    """
 
     code = "invalid_event"
 
 
 class ClosedLogError(LogError, InterfaceError):
-    """The log was closed; open it again."""
+    """The log was closed; the command was not written.
+
+    Open it again.
+    """
 
     code = "closed"
 
 
 class ForkedLogError(ClosedLogError):
-    """The log was opened before a fork and is used in the child."""
+    """The log was opened before a fork and is used in the child.
+
+    Start processes with spawn, or open the log after the fork.
+    """
 
     code = "forked"
 
 
 class NestedCommandError(LogError, ProgrammingError):
-    """A command was given inside another's transaction, or a transaction used outside its command."""
+    """A command was given inside another's transaction, or a transaction used outside its command.
+
+    Use the transaction the command was given.
+    """
 
     code = "nested"
 
 
 class ReadOnlyLogError(LogError, OperationalError):
-    """The log, its file or its disk can only be read."""
+    """The log was opened read-only, or its file, folder or disk cannot be written.
+
+    Open it for writing, or correct the permissions.
+    """
 
     code = "read_only"
 
 
 class LockedLogError(LogError, OperationalError):
-    """Another process kept the write lock for longer than the bounded wait."""
+    """Another process kept the write lock for longer than the bounded wait.
+
+    End or speed up the process that the message names, then retry.
+    """
 
     code = "locked"
 
 
 class DiskFullError(LogError, OperationalError):
-    """There is no space left; nothing of the command was stored."""
+    """There is no space left; nothing of the command was stored.
+
+    Free space and retry: the log needs no reopening.
+    """
 
     code = "disk_full"
 
 
 class StorageError(LogError, OperationalError):
-    """The disk or file system reported an error."""
+    """The disk or file system reported an error; the command was not acknowledged.
+
+    Check the disk, and read what is stored before trying again.
+    """
 
     code = "storage"
 
 
 class CorruptLogError(LogError, DatabaseError):
-    """The file is damaged: what can be read is served, and nothing more is written."""
+    """The file is damaged: what can be read is served, and nothing more is written.
+
+    Copy the file, then restore a backup or salvage what can be read; `position` says which event, if known.
+    """
 
     code = "corrupt"
 
@@ -120,52 +161,78 @@ class CorruptLogError(LogError, DatabaseError):
         super().__init__(message)
 
 
+class CorruptStateError(CorruptLogError):
+    """A row of a state table cannot be used. The log itself is not concerned, and everything else goes on.
+
+    Call SessionStore.rebuild(): it makes the state tables again from the log.
+    """
+
+    code = "corrupt_state"
+
+    def __init__(self, table: str, key: str, problem: object) -> None:
+        self.table, self.key, self.problem = table, key, str(problem)
+        super().__init__(
+            f"the row of {key[:200]!r} in the state table {table} cannot be used, the log itself is not concerned; "
+            f"call rebuild() on the store, which makes the state tables again from the log: {self.problem[:500]}"
+        )
+
+    def __reduce__(self) -> tuple[type["CorruptStateError"], tuple[str, str, str]]:
+        return type(self), (self.table, self.key, self.problem)
+
+
 class NotALogError(LogError, InterfaceError):
-    """The file is not a session log."""
+    """The file is not a session log: not a SQLite file, another program's database, or no file to read.
+
+    Give the path of a log.
+    """
 
     code = "not_a_log"
 
 
 class NewerSchemaError(LogError, NotSupportedError):
-    """The log was written by a newer version of this package."""
+    """The log was written by a newer version of this package.
+
+    Upgrade session-engine.
+    """
 
     code = "newer_schema"
 
 
+class ReplacedTablesError(LogError, NotSupportedError):
+    """Another build of this package, which a later process runs, has rebuilt the store's tables for itself.
+
+    Restart this process with that build.
+    """
+
+    code = "replaced_tables"
+
+
 class OldSQLiteError(LogError, NotSupportedError):
-    """The SQLite library has a known corruption bug."""
+    """The SQLite library is older than 3.51.3 and has a known corruption bug.
+
+    Upgrade apsw, which brings its own SQLite.
+    """
 
     code = "old_sqlite"
 
 
-def translate(error: apsw.Error, path: str, doing: str) -> LogError:
-    """Say what an apsw error means for this log, and what to do about it."""
-    said = f"{error} (SQLite code {getattr(error, 'extendedresult', 'unknown')})"
-    match error:
-        case apsw.FullError():
-            return DiskFullError(
-                f"no space left while {doing} {path}: nothing was stored; free space and retry: {said}"
-            )
-        case apsw.BusyError() | apsw.LockedError():
-            return LockedLogError(f"{path} is locked by another process while {doing}; retry later: {said}")
-        case apsw.NotADBError():
-            return NotALogError(f"{path} is not a SQLite file; give the path of a session log: {said}")
-        case apsw.CorruptError():
-            return CorruptLogError(
-                f"{path} is damaged, found while {doing}: nothing more will be written; "
-                f"copy the file, then restore a backup or salvage what can be read: {said}"
-            )
-        case apsw.ReadOnlyError():
-            return ReadOnlyLogError(f"cannot write while {doing} {path}: file, folder or disk is read-only: {said}")
-        case apsw.ConstraintError():
-            return RefusedError(f"the database refused a change while {doing} {path}: {said}")
-        case apsw.CantOpenError():
-            return StorageError(
-                f"cannot open {path} while {doing}: check that folder and file exist and are accessible: {said}"
-            )
-        case apsw.IOError():
-            return StorageError(
-                f"I/O error while {doing} {path}: check the disk; the command was not acknowledged: {said}"
-            )
-        case _:
-            return LogError(f"SQLite error while {doing} {path}: {said}")
+class ForeignFileError(LogError, DataError):
+    """A file to import from cannot be read as what it is said to be; nothing was taken from it.
+
+    Do what the message says.
+    """
+
+    code = "foreign_file"
+
+
+class UnsafeFileError(LogError, OperationalError):
+    """Another user owns a file of the log, or may put another one in its place.
+
+    Take that right away, as the message says, or use another folder.
+    """
+
+    code = "unsafe_file"
+
+
+SAYS_NOTHING = (DiskFullError, LockedLogError, ReadOnlyLogError, StorageError)
+"""Errors of the disk or of a lock, which say nothing about what is stored: to try again is to find out."""

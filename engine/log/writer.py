@@ -18,41 +18,93 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
-import apsw
-
-from engine.log.database import Checkpointer, close_connection
 from engine.log.errors import (
     ClosedLogError,
     CorruptLogError,
+    CorruptStateError,
     ForkedLogError,
     LogError,
     NestedCommandError,
     NotALogError,
 )
-from engine.log.locks import Patience
-from engine.log.transaction import Together, Transaction
+from engine.log.protocol import Command, Together, Transaction
 
 logger = logging.getLogger("engine.log")
 
 T = TypeVar("T")
-Command = Callable[[Transaction], T]
 
 _MAX_BATCH = 1000
 _LONGEST_MOMENT = 0.002
 _WAKE_AT_ONCE = 2
 _RETRY_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
+_PAUSE_SECONDS = 0.005
+"""After a pause it is looked again whether the file is in place: each commit looks only when it is done."""
+
+
+class Checkpoints(Protocol):
+    """Work of the backend that waits for a pause between two commits."""
+
+    due: bool
+    emptying: bool
+
+    def run(self) -> None:
+        """Do what is due."""
+
+    def empty(self, wait: float = ...) -> bool:
+        """Drop what was written ahead; False, and to be tried again, if a reader still needs it."""
+
+
+class Backend(Protocol):
+    """The one writing connection to a database. The writer lets one thread at a time use it."""
+
+    storage_errors: int
+
+    @property
+    def checkpointer(self) -> Checkpoints:
+        """Return the work that waits for a pause."""
+
+    @property
+    def active(self) -> bool:
+        """Return True if the transaction still stands; some storage errors end it."""
+
+    def check_place(self) -> None:
+        """Raise if what is written would no longer be found."""
+
+    def begin(self) -> Transaction:
+        """Take the write lock; return the transaction, which sees what any process has committed."""
+
+    def attempt(self, action: Callable[[Transaction], T]) -> T:
+        """Run an action in a savepoint of the transaction."""
+
+    def commit(self) -> int:
+        """Make durable what was done; return the position of the newest event."""
+
+    def roll_back(self) -> None:
+        """Undo what was done since `begin`."""
+
+    def explain(self, error: BaseException, waited: float | None) -> BaseException:
+        """Return the log's own error for one of the database; any other error as it is."""
+
+    def purge(self) -> bool:
+        """Leave no byte of what was erased; return False while a reader is in the way."""
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 class _Work(Generic[T]):
     """One command on its way: the thread or the event loop that waits for it, and its outcome."""
 
-    __slots__ = ("command", "error", "future", "latch", "loop", "result")
+    __slots__ = ("command", "error", "future", "latch", "loop", "result", "together")
 
-    def __init__(self, command: Command[T], loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, command: Command[T], together: Together | None, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self.command = command
+        self.together = together
         self.result: T | None = None
         self.error: BaseException | None = None
         self.loop = loop
@@ -61,12 +113,11 @@ class _Work(Generic[T]):
 
 
 class Statistics:
-    """What the writer has done so far; read it without a lock, it only grows."""
+    """Counters of the writer's work so far; read it without a lock, it only grows."""
 
     def __init__(self) -> None:
         self.commits = 0
         self.commands = 0
-        self.storage_errors = 0
         self.largest_batch = 0
         self.commit_seconds = 0.0
         self.slowest_commit_seconds = 0.0
@@ -77,21 +128,15 @@ class Writer:
 
     def __init__(
         self,
-        connection: apsw.Connection,
-        transaction: Transaction,
+        backend: Backend,
         *,
-        explain: Callable[[apsw.Error, str, float | None], LogError],
-        check_place: Callable[[], None],
         on_commit: Callable[[int], None],
-        busy_timeout: float,
         queue_limit: int,
-        checkpoint_pages: int,
     ) -> None:
-        self._connection = connection
-        self._transaction = transaction
-        self._explain = explain
-        self._check_place = check_place
+        self._backend = backend
+        self._checkpoints = backend.checkpointer
         self._look_at = 0.0
+        self._ended = 0.0
         self._on_commit = on_commit
         self._queue_limit = queue_limit
         self._queue: deque[_Work[Any]] = deque()
@@ -111,39 +156,37 @@ class Writer:
         self._closing = False
         self._refusal: LogError | None = None
         self.statistics = Statistics()
-        patience = Patience(busy_timeout)
-        connection.set_busy_handler(patience)
-        self.checkpointer = Checkpointer(connection, patience, checkpoint_pages)
 
     # Giving commands
 
-    def run(self, command: Command[T]) -> T:
+    def run(self, command: Command[T], together: Together | None = None) -> T:
         """Run a command and return its result once it is durable."""
         me = threading.get_ident()
         if self._turn_holder == me:
             raise NestedCommandError("a command may not give another one; use the transaction it was given")
-        if self._queue or self._expected or self.checkpointer.due or self._turn.locked():
-            return self._wait_for(_Work(command))
+        if self._queue or self._expected or self._checkpoints.due or self._turn.locked():
+            return self._wait_for(_Work(command, together))
         try:
             with self._turn:  # another thread may have been faster: then this one waits for one commit
                 self._turn_holder = me
                 try:
-                    self._check_open()
+                    if self._closing or self._refusal is not None:
+                        self._check_open()
                     return self._commit(command, 1)
                 finally:
                     self._turn_holder = 0
         finally:
-            if self._queue or self.checkpointer.due:
+            if self._queue or self._checkpoints.due:
                 self._wake()
 
-    def run_async(self, command: Command[T]) -> Awaitable[T]:
+    def run_async(self, command: Command[T], together: Together | None = None) -> Awaitable[T]:
         """Like `run`, to be awaited; never blocks the event loop.
 
         Cancelling the await does not cancel the command: it is written once, or fails, as if waited for.
         While the queue is full the command is held back until there is space, and so is whoever awaits it.
         """
         loop = asyncio.get_running_loop()
-        work = _Work(command, loop)
+        work = _Work(command, together, loop)
         with self._mutex:
             self._check_open()
             self._start()
@@ -205,7 +248,7 @@ class Writer:
     # Writing
 
     def _loop(self) -> None:
-        """The writer thread. It must not end before the log does: commands would wait for ever."""
+        """Run the writer thread. It must not end before the log does: commands would wait for ever."""
         try:
             self._serve()
         except BaseException as error:
@@ -218,22 +261,26 @@ class Writer:
     def _serve(self) -> None:
         while True:
             with self._mutex:
-                idle = not self._queue and not self.checkpointer.due
+                idle = not self._queue and not self._checkpoints.due
                 if idle and self._closing:
                     return
                 self._asleep = idle
             if idle:
-                if not self._sleep(_RETRY_SECONDS if self.checkpointer.emptying else -1):
-                    self._in_turn(partial(self.checkpointer.empty, 0.0))
+                if not self._sleep(_RETRY_SECONDS if self._checkpoints.emptying else -1):
+                    self._in_turn(partial(self._checkpoints.empty, 0.0))
                 continue
-            batch = self._in_turn(self._write_batch)
-            self._answer(batch)
-            if self.checkpointer.due:
-                self._in_turn(self.checkpointer.run)
-            threads = sum(work.latch is not None for work in batch)
+            threads = self._serve_batch()
+            if self._checkpoints.due:
+                self._in_turn(self._checkpoints.run)
             if threads > 1:
                 self._await_the_same(threads)
             self._wake_sleepers(len(self._sleepers))  # an interrupted thread wakes nobody: leave none asleep
+
+    def _serve_batch(self) -> int:
+        """Write what queues and answer; return how many threads were answered. Nothing of it is kept meanwhile."""
+        batch = self._in_turn(self._write_batch)
+        self._answer(batch)
+        return sum(work.latch is not None for work in batch)
 
     def _in_turn(self, action: Callable[[], T]) -> T:
         me = threading.get_ident()
@@ -302,9 +349,8 @@ class Writer:
                     raise self._refusal  # noqa: TRY301 - one exit for every way to fail
                 self._commit(partial(self._run_all, batch), len(batch))
             except BaseException as error:  # noqa: BLE001 - every way to fail is reported to every command it failed
-                for work in batch:
-                    if work.error is None:
-                        work.error = error
+                for work in batch:  # also for one that was refused: what it was held against has not happened
+                    work.error = error
         return batch
 
     def _take_batch(self) -> list[_Work[Any]]:
@@ -318,33 +364,26 @@ class Writer:
     def _commit(self, command: Command[T], commands: int) -> T:
         """Run a command in a transaction of its own and make it durable. The turn is held."""
         started = time.perf_counter()
-        if started >= self._look_at:
-            self._check_place()
+        backend = self._backend
+        if started >= self._look_at or started >= self._ended + _PAUSE_SECONDS:
+            backend.check_place()
             self._look_at = started + _LOOK_SECONDS
-        connection, transaction = self._connection, self._transaction
-        if connection.in_transaction:  # an interrupt came before the last one was rolled back
-            self._roll_back()
-        execute = connection.execute
         try:
-            execute("BEGIN IMMEDIATE")
-            transaction.refresh()
-            result = command(transaction)
-            if transaction.unfinished is not None:
-                transaction.check_whole()
-            execute("COMMIT")
-            transaction.settle()
+            result = command(backend.begin())
+            position = backend.commit()
         except BaseException as error:
-            self._roll_back()
-            translated = self._translate(error, time.perf_counter() - started)
-            if translated is error:
+            backend.roll_back()
+            explained = self._explain(error, time.perf_counter() - started)
+            if explained is error:
                 raise
-            raise translated from error
-        self._on_commit(transaction.position)
-        self._count(commands, time.perf_counter() - started)
+            raise explained from error
+        self._on_commit(position)
+        self._ended = ended = time.perf_counter()
+        self._count(commands, ended - started)
         return result
 
     def _run_all(self, batch: list[_Work[Any]], _: Transaction) -> None:
-        for together, group in groupby(batch, _group_of):
+        for together, group in groupby(batch, _together_of):
             works = list(group)
             if together is None or len(works) == 1 or not self._run_together(together, works):
                 for work in works:
@@ -354,9 +393,9 @@ class Writer:
         """Run many commands as one; False, and nothing done, if one of them is refused."""
         commands = [work.command for work in works]
         try:
-            results = self._transaction.attempt(partial(together, commands=commands))
+            results = self._backend.attempt(lambda transaction: together(transaction, commands))
         except Exception:
-            if not self._connection.in_transaction:
+            if not self._backend.active:
                 raise
             return False  # one by one, each gets its own answer
         for work, result in zip(works, results, strict=True):
@@ -366,29 +405,18 @@ class Writer:
     def _run_one_of_many(self, work: _Work[Any]) -> None:
         """Run a command so that its failure leaves the others of the batch standing."""
         try:
-            work.result = self._transaction.attempt(work.command)
+            work.result = self._backend.attempt(work.command)
         except BaseException as error:
             # Some storage errors end the whole transaction, and with it every command of the batch.
-            if not self._connection.in_transaction:
+            if not self._backend.active:
                 raise
-            work.error = self._translate(error, None)
+            work.error = self._explain(error, None)
 
-    def _roll_back(self) -> None:
-        self._transaction.forget()
-        try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        except apsw.Error:
-            logger.exception("rolling back failed too")
-
-    def _translate(self, error: BaseException, waited: float | None) -> BaseException:
-        if not isinstance(error, apsw.Error):
-            return error
-        self.statistics.storage_errors += 1
-        translated = self._explain(error, "writing", waited)
-        if isinstance(translated, (CorruptLogError, NotALogError)):
-            self.refuse(translated)
-        return translated
+    def _explain(self, error: BaseException, waited: float | None) -> BaseException:
+        explained = self._backend.explain(error, waited)
+        if isinstance(explained, (CorruptLogError, NotALogError)) and not isinstance(explained, CorruptStateError):
+            self.refuse(explained)  # but not for a state, which a command repairs: a rebuild
+        return explained
 
     def _count(self, commands: int, seconds: float) -> None:
         statistics = self.statistics
@@ -401,10 +429,28 @@ class Writer:
         if seconds > statistics.slowest_commit_seconds:
             statistics.slowest_commit_seconds = seconds
 
-    def empty_wal(self) -> None:
-        """Drop the WAL's content now, or as soon as no reader prevents it."""
-        if not self._in_turn(self.checkpointer.empty):
+    def empty_wal(self) -> bool:
+        """Drop the WAL's content now, or as soon as no reader prevents it; return True if it is done."""
+        done = self._in_turn(self._checkpoints.empty)
+        if not done:
             self._wake()  # it tries again
+        return done
+
+    def purge(self) -> bool:
+        """Leave no byte of what was erased; commands wait meanwhile. Return False while a reader is in the way."""
+        self.check_may_close()  # a command that waits for its own end would wait for ever
+        self._check_open()
+        started = time.perf_counter()
+        try:
+            done = self._in_turn(self._backend.purge)
+        except BaseException as error:
+            explained = self._explain(error, time.perf_counter() - started)
+            if explained is error:
+                raise
+            raise explained from error
+        if not done:
+            self._wake()  # it tries again to empty the WAL
+        return done
 
     # Ending
 
@@ -413,10 +459,9 @@ class Writer:
         if self._refusal is None:
             self._refusal = error
 
-    def abandon(self, error: ForkedLogError) -> apsw.Connection:
-        """After a fork, in the child: take no lock, a thread that is not there may hold it."""
+    def abandon(self, error: ForkedLogError) -> None:
+        """Give up in the child of a fork: take no lock, a thread that is not there may hold it."""
         self._refusal = error
-        return self._connection
 
     @property
     def refusal(self) -> LogError | None:
@@ -427,7 +472,7 @@ class Writer:
         return len(self._queue)
 
     def check_may_close(self) -> None:
-        """A command that closes its own log would wait for its own end."""
+        """Raise if a command closes its own log: it would wait for its own end."""
         if self._turn_holder == threading.get_ident():
             raise NestedCommandError(
                 "the log cannot be closed by a command, or by a signal handler that interrupted one; "
@@ -449,7 +494,7 @@ class Writer:
         if thread is not None:
             thread.join()
         with self._turn:
-            close_connection(self._connection)
+            self._backend.close()
 
     def _fail_the_queue(self, error: LogError) -> None:
         with self._mutex:
@@ -463,8 +508,8 @@ class Writer:
         self._wake_sleepers(len(self._sleepers))
 
 
-def _group_of(work: _Work[Any]) -> Together | None:
-    return getattr(work.command, "group", None)
+def _together_of(work: _Work[Any]) -> Together | None:
+    return work.together
 
 
 def _resolve(works: list[_Work[Any]]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine import SessionStore
 from engine.log import EventLog
-from engine.store import FILE_NAME
+from engine.reader import FILE_NAME
 from examples.demo.chats import BEGIN, CHATS, CONFIG, Conversations, FastClock, Ledger
 from examples.demo.crash import kill_in_mid_turn
 from examples.demo.report import Report, show

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from engine.domain import events as e
-from engine.domain.envelope import Envelope
+from engine.log.envelope import Envelope
 
 
 def show(label: str, value: object, note: str = "") -> None:
@@ -21,6 +21,7 @@ class Report:
         self.live: dict[str, set[str]] = defaultdict(set)
         self.most_live = 0
         self._lane_of: dict[str, str] = {}
+        self._key_of: dict[str, str] = {}
         for envelope in envelopes:
             kind, _, name = envelope.stream.partition(":")
             if kind == "lane":
@@ -28,14 +29,13 @@ class Report:
             elif kind == "session":
                 self._on_session(name, envelope.event)
 
-    def _on_lane(self, lane: str, event: object) -> None:
+    def _on_lane(self, lane_id: str, event: object) -> None:
+        if isinstance(event, e.LaneRouted) and event.key is not None:
+            self._key_of[lane_id] = event.key
+        lane = self._key_of[lane_id]
         match event:
             case e.LaneReset():
                 self.resets[lane][event.cause] += 1
-            case e.TurnBegun():
-                self.lanes[lane]["turns"] += 1
-            case e.TurnInterrupted():
-                self.lanes[lane]["cut off"] += 1
             case e.ResumeCleared():
                 self.lanes[lane]["resumed"] += 1
 
@@ -50,6 +50,10 @@ class Report:
             case e.SessionEnded() | e.SessionCompressed():
                 self.lanes[lane]["compressed"] += isinstance(event, e.SessionCompressed)
                 self.live[lane].discard(session_id)
+            case e.TurnBegun():
+                self.lanes[lane]["turns"] += 1
+            case e.TurnInterrupted():
+                self.lanes[lane]["cut off"] += 1
             case e.MessageAppended():
                 self.lanes[lane]["messages"] += 1
                 self.messages[session_id, event.message_id or ""] += 1

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from engine import SessionStore
-from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
-from engine.domain.lane import microseconds
+from engine.domain.times import microseconds
 from engine.log import EventLog
-from engine.log.transaction import Transaction
-from engine.store import FILE_NAME
+from engine.log.envelope import NEXT_VERSION, Envelope
+from engine.log.protocol import Transaction
+from engine.reader import FILE_NAME
 from examples.demo.chats import CHATS, CONFIG, Conversations, FastClock, Ledger
 from examples.demo.crash import CUT_OFF, before_the_kill
 from examples.demo.report import show

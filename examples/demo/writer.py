@@ -15,9 +15,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
-from engine.log.eventlog import EventLog
+from engine.log import EventLog
+from engine.log.envelope import NEXT_VERSION, Envelope
 from examples.demo.report import show
 
 ROOT = Path(__file__).parent.parent.parent

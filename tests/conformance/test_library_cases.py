@@ -9,18 +9,21 @@ from uuid import uuid4
 
 import pytest
 from eventsourcing.persistence import Tracking
-from eventsourcing.tests import application as application_cases
-from eventsourcing.tests import persistence as persistence_cases
-from eventsourcing.tests import projection as projection_cases
+from eventsourcing.tests import (
+    application as application_cases,
+    persistence as persistence_cases,
+    projection as projection_cases,
+)
 from eventsourcing.utils import Environment
 
-from engine.log import EventLog, Factory, Transaction
-from engine.log import factory as factory_module
-from engine.log.recorders import (
+from engine.log import EventLog, Transaction
+from engine.log.library import Factory, factory as factory_module
+from engine.log.library.recorders import (
     ApswAggregateRecorder,
     ApswApplicationRecorder,
     ApswProcessRecorder,
     ApswTrackingRecorder,
+    track,
 )
 
 
@@ -54,7 +57,7 @@ class OnTemporaryLog(TestCase):
 
     def variables(self) -> dict[str, str]:
         return {
-            "PERSISTENCE_MODULE": "engine.log",
+            "PERSISTENCE_MODULE": "engine.log.library",
             "SQLITE_DBNAME": self.path,
             "ORIGINATOR_ID_TYPE": self.id_type,
         }
@@ -171,7 +174,7 @@ class ApswEventCountersView(ApswTrackingRecorder, projection_cases.EventCounters
             transaction.execute(
                 "INSERT INTO event_counters VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET count = count + 1", (name,)
             )
-            transaction.track(tracking)
+            track(transaction, tracking)
 
         self.log.transact(command)
 
@@ -194,7 +197,7 @@ class TestEventSourcedProjection(OnTemporaryLog, projection_cases.EventSourcedPr
     def setUp(self) -> None:
         super().setUp()
         self.env = {
-            "PERSISTENCE_MODULE": "engine.log",
+            "PERSISTENCE_MODULE": "engine.log.library",
             "APPLICATION_SQLITE_DBNAME": self.path,
             "COUNTERS_SQLITE_DBNAME": f"{self.path}-counters",
         }
@@ -211,7 +214,7 @@ class OnConfiguredLog(OnTemporaryLog):
 
 
 class TestExampleApplication(OnConfiguredLog, application_cases.ExampleApplicationTestCase):
-    expected_factory_topic = "engine.log.factory:Factory"
+    expected_factory_topic = "engine.log.library.factory:Factory"
 
 
 class TestApplication(OnConfiguredLog, application_cases.ApplicationTestCase):

@@ -6,11 +6,12 @@ from eventsourcing.persistence import StoredEvent
 from eventsourcing.projection import EventSourcedProjection, EventSourcedProjectionRunner, Projection, ProjectionRunner
 from eventsourcing.utils import get_topic
 
-from engine.domain.envelope import Envelope
 from engine.domain.events import LaneSuspended, MessageAppended
-from engine.log import EventLog, LogApplication
+from engine.log import EventLog
+from engine.log.envelope import Envelope
 from engine.log.errors import InvalidEventError
-from engine.log.recorders import ApswApplicationRecorder, ApswTrackingRecorder
+from engine.log.library import LogApplication
+from engine.log.library.recorders import ApswApplicationRecorder, ApswTrackingRecorder, track
 
 
 def said(text, version, stream="s", **columns):
@@ -80,7 +81,7 @@ class Texts(ApswTrackingRecorder):
     def add(self, text, tracking):
         def command(transaction):
             transaction.execute("INSERT INTO texts VALUES (?)", (text,))
-            transaction.track(tracking)
+            track(transaction, tracking)
 
         self.log.transact(command)
 
@@ -98,7 +99,11 @@ class TextsProjection(Projection[Texts]):
 
 
 def test_a_projection_follows_the_log_and_other_writers_of_the_file(path):
-    env = {"SQLITE_DBNAME": path, "TEXTS_SQLITE_DBNAME": f"{path}-texts", "TEXTS_PERSISTENCE_MODULE": "engine.log"}
+    env = {
+        "SQLITE_DBNAME": path,
+        "TEXTS_SQLITE_DBNAME": f"{path}-texts",
+        "TEXTS_PERSISTENCE_MODULE": "engine.log.library",
+    }
     with (
         EventLog(path) as other,
         ProjectionRunner(

@@ -80,44 +80,44 @@ class HermesDriver(Names):
         return self.view(self._store._entries.get(key))
 
     def route(self, source: Json, force_new: bool = False) -> Json | None:
-        return self.view(self._store.get_or_create_session(self._source(source), force_new))
+        return self.view(self._store.get_or_create_session(source=self._source(source), force_new=force_new))
 
     def peek(self, key: str) -> str | None:
-        return self.name(self._store.peek_session_id(key))
+        return self.name(self._store.peek_session_id(session_key=key))
 
     def update(self, key: str, last_prompt_tokens: int | None) -> None:
-        self._store.update_session(key, last_prompt_tokens)
+        self._store.update_session(session_key=key, last_prompt_tokens=last_prompt_tokens)
 
     def suspend(self, key: str) -> Any:
-        return self._store.suspend_session(key)
+        return self._store.suspend_session(session_key=key)
 
     def mark_resume(self, key: str) -> Any:
-        return self._store.mark_resume_pending(key)
+        return self._store.mark_resume_pending(session_key=key)
 
     def clear_resume(self, key: str) -> Any:
-        return self._store.clear_resume_pending(key)
+        return self._store.clear_resume_pending(session_key=key)
 
     def mark_recent(self, seconds: int) -> Any:
-        return self._store.suspend_recently_active(seconds)
+        return self._store.suspend_recently_active(max_age_seconds=seconds)
 
     def expired(self, key: str) -> Any:
         entry = self._store._entries.get(key)
         return None if entry is None else self._store._is_session_expired(entry)
 
     def reset(self, key: str, display_name: str | None) -> Json | None:
-        return self.view(self._store.reset_session(key, display_name))
+        return self.view(self._store.reset_session(session_key=key, display_name=display_name))
 
     def switch(self, key: str, target: str) -> Json | None:
-        return self.view(self._store.switch_session(key, self.id(target)))
+        return self.view(self._store.switch_session(session_key=key, target_session_id=self.id(target)))
 
     def prune(self, days: int) -> Any:
-        return self._store.prune_old_entries(days)
+        return self._store.prune_old_entries(max_age_days=days)
 
     def set_model_override(self, key: str, override: Json | None) -> None:
-        self._store.set_model_override(key, override)
+        self._store.set_model_override(session_key=key, override=override)
 
     def get_model_override(self, key: str) -> Any:
-        return self._store.get_model_override(key)
+        return self._store.get_model_override(session_key=key)
 
     def end(self, session: str, reason: str) -> None:
         self._db.end_session(self.id(session), reason)
@@ -143,17 +143,17 @@ class HermesDriver(Names):
         return self.name(child)
 
     def append(self, session: str, message: Json) -> None:
-        self._store.append_to_transcript(self.id(session), message)
+        self._store.append_to_transcript(session_id=self.id(session), message=message)
 
     def load(self, session: str) -> list[tuple[str, Any]]:
         """What the table holds: its load_transcript() also merges neighbours of one role."""
         return [(m["role"], m["content"]) for m in self._db.get_messages_as_conversation(self.id(session))]
 
     def rewrite(self, session: str, messages: list[Json]) -> Any:
-        return self._store.rewrite_transcript(self.id(session), messages)
+        return self._store.rewrite_transcript(session_id=self.id(session), messages=messages)
 
     def rewind(self, session: str, n: int) -> Any:
-        return self._store.rewind_session(self.id(session), n)
+        return self._store.rewind_session(session_id=self.id(session), n=n)
 
 
 def _fake_uuid4() -> uuid.UUID:

@@ -21,6 +21,11 @@ from tests.properties import model
 from tests.properties.model import Model, lane_key, micros
 
 
+def without_message(undone: Json | None) -> Json | None:
+    """Return what was undone without the message itself (G51a), which hermes-agent does not return."""
+    return None if undone is None else {name: value for name, value in undone.items() if name != "target_message"}
+
+
 class EngineDriver(Names):
     """The engine's own store."""
 
@@ -65,45 +70,45 @@ class EngineDriver(Names):
         return next((entry for entry in self.store.list_sessions() if entry.session_key == key), None)
 
     def route(self, source: Json, force_new: bool = False) -> Json | None:
-        return self.view(self.store.get_or_create_session(self._source(source), force_new))
+        return self.view(self.store.get_or_create_session(source=self._source(source), force_new=force_new))
 
     def peek(self, key: str) -> str | None:
-        return self.name(self.store.peek_session_id(key))
+        return self.name(self.store.peek_session_id(session_key=key))
 
     def update(self, key: str, last_prompt_tokens: int | None) -> None:
-        self.store.update_session(key, last_prompt_tokens)
+        self.store.update_session(session_key=key, last_prompt_tokens=last_prompt_tokens)
 
     def suspend(self, key: str) -> bool:
-        return self.store.suspend_session(key)
+        return self.store.suspend_session(session_key=key)
 
     def mark_resume(self, key: str) -> bool:
-        return self.store.mark_resume_pending(key)
+        return self.store.mark_resume_pending(session_key=key)
 
     def clear_resume(self, key: str) -> bool:
-        return self.store.clear_resume_pending(key)
+        return self.store.clear_resume_pending(session_key=key)
 
     def mark_recent(self, seconds: int) -> int:
-        return self.store.suspend_recently_active(seconds)
+        return self.store.suspend_recently_active(max_age_seconds=seconds)
 
     def expired(self, key: str) -> bool | None:
         entry = self._entry(key)
-        return None if entry is None else self.store.is_session_expired(entry)
+        return None if entry is None else self.store.is_session_expired(entry=entry)
 
     def reset(self, key: str, display_name: str | None) -> Json | None:
-        return self.view(self.store.reset_session(key, display_name))
+        return self.view(self.store.reset_session(session_key=key, display_name=display_name))
 
     def switch(self, key: str, target: str) -> Json | None:
-        return self.view(self.store.switch_session(key, self.id(target)))
+        return self.view(self.store.switch_session(session_key=key, target_session_id=self.id(target)))
 
     def prune(self, days: int) -> int:
-        return self.store.prune_old_entries(days)
+        return self.store.prune_old_entries(max_age_days=days)
 
     def set_model_override(self, key: str, override: Json | None) -> None:
         with suppress(UnknownLaneError):  # where hermes-agent says nothing
-            self.store.set_model_override(key, override)
+            self.store.set_model_override(session_key=key, override=override)
 
     def get_model_override(self, key: str) -> Json | None:
-        return self.store.get_model_override(key)
+        return self.store.get_model_override(session_key=key)
 
     def end(self, session: str, reason: str) -> None:
         self.store.end_session(self.id(session), reason)
@@ -118,16 +123,16 @@ class EngineDriver(Names):
         return self.name(self.store.compress_session(self.id(session), summary_messages=summary))
 
     def append(self, session: str, message: Json) -> None:
-        self.store.append_to_transcript(self.id(session), message)
+        self.store.append_to_transcript(session_id=self.id(session), message=message)
 
     def load(self, session: str) -> list[tuple[str, Any]]:
         return [(m["role"], m["content"]) for m in self.store.load_transcript(self.id(session))]
 
     def rewrite(self, session: str, messages: list[Json]) -> bool:
-        return self.store.rewrite_transcript(self.id(session), messages)
+        return self.store.rewrite_transcript(session_id=self.id(session), messages=messages)
 
     def rewind(self, session: str, n: int) -> Json | None:
-        return self.store.rewind_session(self.id(session), n)
+        return without_message(self.store.rewind_session(session_id=self.id(session), n=n))
 
 
 class ModelDriver(Names):
@@ -144,7 +149,7 @@ class ModelDriver(Names):
 
     def restart(self) -> None:
         lanes = self.model.lanes
-        for key, lane in list(lanes.items()):
+        for key, lane in sorted(lanes.items()):  # as hermes-agent loads them: two may be on one session
             session = lane["session_id"]
             ended = self.model.sessions[session]["end_reason"] is not None
             if ended and self.model.departs("a start drops lanes on ended sessions"):
@@ -226,4 +231,4 @@ class ModelDriver(Names):
         return self.model.rewrite_transcript(self.id(session), messages)
 
     def rewind(self, session: str, n: int) -> Json | None:
-        return self.model.rewind_session(self.id(session), n)
+        return without_message(self.model.rewind_session(self.id(session), n))

@@ -1,6 +1,7 @@
 """The same random commands on hermes-agent 0.19.0 and on the engine, with one fake clock.
 
-    pip install hermes-agent==0.19.0 && pytest -m peers tests/differential
+    make peers-test                              seeds 0 to 199
+    make peers-test FIRST_SEED=200 SEEDS=200     the next 200
 
 The two are compared with each other for as long as no difference of differences.py can have shown, and with
 the model from there on: hermes-agent with the model that departs as listed, the engine with the one that does not.
@@ -18,7 +19,7 @@ from tests.differential.ours import EngineDriver, ModelDriver
 from tests.differential.script import NEVER_DIFFERENT, WEIGHTS, FakeClock, commands, differing, run
 
 VERSION = "0.19.0"
-SEEDS = int(os.environ.get("SEEDS", "200"))
+FIRST, SEEDS = int(os.environ.get("FIRST_SEED", "0")), int(os.environ.get("SEEDS", "200"))
 PER_TEST = 10
 MODEL_SEEDS = 400
 COMMANDS = 250
@@ -81,14 +82,14 @@ def _model(seed, departures=()):
     return driver, run(driver, clock, commands(seed, COMMANDS))
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, PER_TEST))
 def test_commands_that_reach_no_difference_are_answered_the_same(tmp_path, first):
     for seed in range(first, first + PER_TEST):
         for number, (theirs, ours) in enumerate(_both(tmp_path, seed, NEVER_DIFFERENT)):
             _check(seed, number, "the engine against hermes-agent", ours, theirs)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, PER_TEST))
 def test_all_commands_are_answered_the_same_but_for_the_listed_differences(tmp_path, first):
     for seed in range(first, first + PER_TEST):
         clocks = FakeClock(), FakeClock()

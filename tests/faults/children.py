@@ -18,11 +18,11 @@ from typing import Any, Self
 
 import apsw
 
-from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
-from engine.log.errors import ConflictError, ForkedLogError
-from engine.log.eventlog import EventLog
-from engine.log.recorders import ApswApplicationRecorder
+from engine.log import EventLog
+from engine.log.envelope import NEXT_VERSION, Envelope
+from engine.log.errors import ConflictError, ForkedLogError, LogError
+from engine.log.library.recorders import ApswApplicationRecorder
 
 ROOT = Path(__file__).parent.parent.parent
 PATIENCE = 60.0
@@ -285,6 +285,52 @@ def create(*paths: str) -> None:
         with EventLog(path) as log:
             log.append([message(f"{os.getpid()}", f"session:{os.getpid()}")])
     say("done")
+
+
+def append_until_refused(path: str, report: str) -> None:
+    """Append until an append is refused; write down what was acknowledged, and what was although a file was gone."""
+    files = [f"{path}{suffix}" for suffix in ("", "-wal", "-shm")]
+    log = EventLog(path)
+    log.append([message("first", "session:a")])
+    here = [_inode(file) for file in files]
+    acknowledged: list[str] = []
+    blind: list[str] = []
+    say("open")
+    number, refusal = 0, None
+    while refusal is None:
+        name = f"m-{number}"
+        gone = [_inode(file) for file in files] != here
+        try:
+            log.append([message(name, "session:a")])
+            acknowledged.append(name)
+            if gone:
+                blind.append(name)
+        except LogError as error:
+            refusal = {"code": error.code, "error": str(error)}
+        number += 1
+    Path(report).write_text(json.dumps({**refusal, "acknowledged": acknowledged, "blind": blind}))
+    say("refused")
+    sys.stdin.readline()
+    log.close()
+
+
+def _inode(file: str) -> int | None:
+    try:
+        return os.stat(file).st_ino  # noqa: PTH116 - no Path made in the loop
+    except FileNotFoundError:
+        return None
+
+
+def open_and_append(path: str, count: str) -> None:
+    """Append to a log of another process; say how far it is then, or what was said against it."""
+    try:
+        with EventLog(path) as log:
+            for number in range(int(count)):
+                log.append([message(f"other-{number}", "session:other")])
+            say(["done", log.last_position])
+            sys.stdin.readline()
+    except LogError as error:
+        say([error.code, str(error)])
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from typing import Any
 
 import apsw
 
-from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
-from engine.log import database
+from engine.log.envelope import NEXT_VERSION, Envelope
+from engine.log.sqlite import database
 
 SECTOR = 512
 SEED = int(os.environ.get("FAULT_SEED") or 20260701)
@@ -77,7 +77,8 @@ class Disk(apsw.VFS):
 
     def __init__(self, *, record: bool = False) -> None:
         self.name = f"faults-{os.getpid()}-{next(_names)}"
-        super().__init__(self.name, "")
+        self.base = apsw.vfs_names()[0]
+        super().__init__(self.name, self.base)
         self.record = record
         self.operations: list[Operation] = []
         self.lock = threading.RLock()
@@ -150,7 +151,7 @@ class Disk(apsw.VFS):
 
 class DiskFile(apsw.VFSFile):
     def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
-        super().__init__("", name, flags)
+        super().__init__(disk.base, name, flags)
         self.disk = disk
         asked = flags[0]
         log = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL

@@ -130,13 +130,13 @@ def serve(folder: str, notes: str, me: str, tasks: str, lanes: str, seed: str) -
 
 
 def hold_turns(folder: str, *keep: str) -> None:
-    """Begin turns on some lanes, and one on lane 9 that ends; then wait to be killed, or told to end them all."""
+    """Begin turns on some lanes, and one elsewhere that ends; then wait to be killed, or told to end them all."""
     store = SessionStore(folder)
     tokens = {}
     for number in map(int, keep):
         key = store.get_or_create_session(source(number)).session_key
         tokens[key] = store.begin_turn(key)
-    ended = store.get_or_create_session(source(9)).session_key
+    ended = store.get_or_create_session(source(100 + int(keep[0]))).session_key
     store.end_turn(store.begin_turn(ended))
     say(tokens)
     ready()

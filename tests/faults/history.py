@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine.domain import events as e
-from engine.domain.envelope import Envelope
+from engine.log.envelope import Envelope
 
 LANE, SESSION = "lane:", "session:"
 _LEADS = (e.LaneRouted, e.LaneReset, e.LaneSwitched, e.LaneAdvanced)
@@ -29,6 +29,7 @@ class History:
         self.turns_begun = self.turns_interrupted = 0
         self.resets: Counter[str] = Counter()
         self._live: dict[str, set[str]] = {}
+        self._key_of: dict[str, str] = {}
         self._compressed: dict[str, list[dict[str, Any]]] = {}
         self._conversation_of_turn: dict[str, str] = {}
         for envelope in envelopes:
@@ -39,11 +40,14 @@ class History:
         if stream.startswith(LANE):
             self._lane(stream.removeprefix(LANE), event, envelope.position)
         elif stream.startswith(SESSION):
-            self._session(stream.removeprefix(SESSION), event, envelope.position)
+            self._session(stream.removeprefix(SESSION), event, envelope.position, envelope.time / 1e6)
 
     # Lanes: each leads to the one live session that routing made for it
 
-    def _lane(self, key: str, event: object, position: int) -> None:
+    def _lane(self, lane_id: str, event: object, position: int) -> None:
+        if isinstance(event, e.LaneRouted) and event.key is not None:
+            self._key_of[lane_id] = event.key
+        key = self._key_of[lane_id]
         if isinstance(event, _LEADS):
             self.leads[key] = event.session_id
             if self._live.get(key) != {event.session_id}:
@@ -52,11 +56,11 @@ class History:
             self.leads.pop(key, None)
         if isinstance(event, e.LaneReset):
             self.resets[event.cause] += 1
-        self._turn(event, position)
 
     # Sessions
 
-    def _session(self, session_id: str, event: object, position: int) -> None:
+    def _session(self, session_id: str, event: object, position: int, time: float) -> None:
+        self._turn(event, position)
         match event:
             case e.SessionCreated():
                 self.lane_of[session_id] = event.lane
@@ -64,8 +68,11 @@ class History:
                 self.messages[session_id] = []
                 self._begin(session_id, position)
             case e.SessionReopened():
-                self.lane_of[session_id] = event.lane or self.lane_of[session_id]
                 self.ended.pop(session_id, None)
+                self._begin(session_id, position)
+            case e.SessionClaimed():
+                self._live.get(self.lane_of[session_id] or "", set()).discard(session_id)
+                self.lane_of[session_id] = event.lane
                 self._begin(session_id, position)
             case e.SessionEnded():
                 self._end(session_id, event.end_reason)
@@ -74,11 +81,14 @@ class History:
                 self.child_of[session_id] = event.child_session_id
                 self._compressed[event.child_session_id] = list(self.messages[session_id])
             case e.TranscriptRewritten():
-                self.messages[session_id] = list(event.messages)
+                self.messages[session_id] = [{"timestamp": time, **message} for message in event.messages]
                 if event.cause == "compress":
-                    self.compressions.append((self._compressed.pop(session_id), list(event.messages)))
+                    before = self._compressed.pop(session_id)
+                    taken = event.inherited
+                    self.messages[session_id] += [] if taken is None else before[taken.first : taken.last]
+                    self.compressions.append((before, list(self.messages[session_id])))
             case e.MessageAppended():
-                self._message(session_id, event, position)
+                self._message(session_id, event, position, time)
 
     def _begin(self, session_id: str, position: int) -> None:
         lane = self.lane_of[session_id]
@@ -92,8 +102,8 @@ class History:
         self.ended[session_id] = reason
         self._live.get(self.lane_of[session_id] or "", set()).discard(session_id)
 
-    def _message(self, session_id: str, event: e.MessageAppended, position: int) -> None:
-        message, conversation = dict(event.message), self.conversation_of[session_id]
+    def _message(self, session_id: str, event: e.MessageAppended, position: int, time: float) -> None:
+        message, conversation = {"timestamp": time, **event.message}, self.conversation_of[session_id]
         if event.message_id is not None:
             message["message_id"] = event.message_id
             self.appended[conversation, event.message_id] += 1

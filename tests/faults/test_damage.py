@@ -15,11 +15,11 @@ import apsw
 import pytest
 
 from engine.domain.encoding import Erased, tombstone
-from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
+from engine.log import EventLog
 from engine.log.chain import digest
+from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import CorruptLogError, DiskFullError, LogError, ReadOnlyLogError, StorageError
-from engine.log.eventlog import EventLog
 from tests.faults.disk import Disk, DiskFile, failure, full_error, read_only_error
 
 EVENTS = 3000
@@ -61,10 +61,15 @@ def overwrite(path: Path, offset: int, data: bytes) -> None:
 def tampering(path: Path) -> Iterator[apsw.Connection]:
     """A connection of somebody who does not care for the log's rules."""
     connection = apsw.Connection(str(path))
-    for trigger in ("events_follow_each_other", "events_are_immutable", "events_are_kept"):
-        connection.execute(f"DROP TRIGGER {trigger}")
+    triggers = connection.execute("SELECT name, tbl_name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    for name, _, _ in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
     try:
         yield connection
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        for _, table, sql in triggers:
+            if table in tables:
+                connection.execute(sql)
     finally:
         connection.close()
 
@@ -285,17 +290,22 @@ def test_an_erasure_that_nobody_recorded(path: Path) -> None:
         ("""UPDATE events SET state = '{"$erased":"zz","at":1}' WHERE position = 2""", 2),
         ("UPDATE events SET state = 5 WHERE position = 2", 2),
         ("UPDATE events SET state = CAST(x'7bff7d' AS TEXT) WHERE position = 2", 2),
-        ("UPDATE events SET actor = CAST(x'ff' AS TEXT) WHERE position = 2", 2),
+        ("UPDATE events SET reason = CAST(x'ff' AS TEXT) WHERE position = 2", 2),
+        ("UPDATE events SET actor = actor - 1 WHERE position = 2", 2),
+        ("UPDATE names SET name = 'mallory' WHERE id = (SELECT stream FROM events WHERE position = 2)", 1),
+        ("UPDATE names SET name = CAST(x'ff' AS TEXT) WHERE id = (SELECT stream FROM events WHERE position = 2)", 1),
+        ("DELETE FROM names WHERE id = (SELECT stream FROM events WHERE position = 2)", 1),
         ("UPDATE events SET hash = x'' WHERE position = 2", 2),
         ("UPDATE events SET position = 9000000000000 WHERE position = 7", 7),
         (
-            "INSERT INTO events SELECT -5, 'q', 1, topic, 5, '', '', '', event_id, '', state, hash FROM events LIMIT 1",
+            "INSERT INTO events SELECT -5, 77, 1, topic, 5, 1, 1, '', event_id, '', state, hash FROM events LIMIT 1",
             -5,
         ),
         ("DELETE FROM meta", 1),
         ("UPDATE meta SET value = 'abc'", 1),
         ("DROP TABLE meta", 1),
         ("DROP TABLE events", 1),
+        ("DROP TABLE names", 1),
         ("DROP TABLE clock_steps", 1),
     ],
 )
@@ -308,7 +318,7 @@ def test_verifying_reports_whatever_was_done_to_the_file(path: Path, sql: str, p
     assert (found.ok, found.bad_position) == (False, position), found
 
 
-@pytest.mark.parametrize("column", ["state", "actor"])
+@pytest.mark.parametrize("column", ["state", "reason"])
 def test_a_text_that_is_no_text_stops_reading_where_it_is(path: Path, column: str) -> None:
     fill(path, 9)
     with tampering(path) as connection:
@@ -320,6 +330,34 @@ def test_a_text_that_is_no_text_stops_reading_where_it_is(path: Path, column: st
         assert caught.value.position == 5
         assert len(served) == 4
         assert len(list(log.events(after=5))) == 4
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM names", "UPDATE names SET name = CAST(x'ff' AS TEXT)"])
+def test_a_name_that_cannot_be_read_stops_reading_at_the_first_event_that_has_it(path: Path, damage: str) -> None:
+    with EventLog(path) as log:
+        log.append([Envelope("s", NEXT_VERSION, message(n), actor="gone" if n == 5 else "here") for n in range(1, 10)])
+    with tampering(path) as connection:
+        connection.execute(f"{damage} WHERE name = 'gone'")
+    served = []
+    with EventLog(path, read_only=True) as log:
+        with pytest.raises(CorruptLogError) as caught:
+            served.extend(log.events())
+        assert caught.value.position == 5
+        assert len(served) == 4
+        assert len(list(log.events(after=5))) == 4
+        assert (log.verify().bad_position, log.verify().events) == (5, 4)
+
+
+def test_a_payload_that_is_a_number_is_named_by_whoever_reads_its_stream(path: Path) -> None:
+    fill(path, 9)
+    with tampering(path) as connection:
+        connection.execute("UPDATE events SET state = 5 WHERE position = 5")
+    with (
+        EventLog(path, read_only=True) as log,
+        pytest.raises(CorruptLogError, match="neither text nor a blob") as caught,
+    ):
+        log.reader.payloads(stream(5))
+    assert caught.value.position == 5
 
 
 def test_a_gap_in_the_positions_is_passed_over(path: Path) -> None:
@@ -345,10 +383,10 @@ def test_a_log_without_its_id_takes_no_events(path: Path) -> None:
 
 CHILD = textwrap.dedent("""
     import resource, sys
-    from engine.domain.envelope import NEXT_VERSION, Envelope
+    from engine.log.envelope import NEXT_VERSION, Envelope
     from engine.domain.events import MessageAppended
     from engine.log.errors import DiskFullError, StorageError
-    from engine.log.eventlog import EventLog
+    from engine.log import EventLog
 
     def two(number):
         event = MessageAppended(message={"role": "user", "content": f"{number} " + "x" * 20000})
@@ -567,10 +605,10 @@ def test_a_read_only_file(path: Path) -> None:
 
 SOMEBODY_ELSE = textwrap.dedent("""
     import os, sys
-    from engine.domain.envelope import NEXT_VERSION, Envelope
+    from engine.log.envelope import NEXT_VERSION, Envelope
     from engine.domain.events import SessionEnded
-    from engine.log.errors import ReadOnlyLogError, StorageError
-    from engine.log.eventlog import EventLog
+    from engine.log.errors import ReadOnlyLogError, StorageError, UnsafeFileError
+    from engine.log import EventLog
 
     os.setuid(65534)
     with EventLog(sys.argv[1], read_only=True) as log:
@@ -578,7 +616,7 @@ SOMEBODY_ELSE = textwrap.dedent("""
     try:
         with EventLog(sys.argv[1]) as log:
             log.append([Envelope("session:a", NEXT_VERSION, SessionEnded(end_reason="test"))])
-    except (ReadOnlyLogError, StorageError) as error:
+    except (ReadOnlyLogError, StorageError, UnsafeFileError) as error:
         print("refused", error.code)
 """)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.domain.envelope import Envelope
 from engine.domain.events import MessageAppended, SessionCreated
 from engine.log import EventLog
+from engine.log.envelope import Envelope
 from engine.store import FILE_NAME
 from examples.demo.__main__ import tell
 from examples.demo.chats import Ledger

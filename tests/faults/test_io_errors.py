@@ -9,11 +9,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine.domain.envelope import Envelope
 from engine.domain.errors import EngineError
 from engine.domain.events import SessionEnded
+from engine.log import EventLog
+from engine.log.envelope import Envelope
 from engine.log.errors import ConflictError, CorruptLogError, DiskFullError
-from engine.log.eventlog import EventLog
 from tests.faults.disk import SEED, SOAK, Disk, Heads, Ledger, full_error, io_error, memory_folder
 
 THINNED = 150

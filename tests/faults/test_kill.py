@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.log.eventlog import EventLog
+from engine.log import EventLog
 from examples.demo.writer import Findings, Killed, gaps
 
 CHUNKS = 4

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.domain.envelope import Envelope
 from engine.domain.events import SessionEnded
+from engine.log import EventLog
+from engine.log.envelope import Envelope
 from engine.log.errors import ConflictError
-from engine.log.eventlog import EventLog
 from tests.faults.disk import POLICIES, SEED, SOAK, Disk, Heads, Ledger, Platter, memory_folder
 
 CHUNKS = 4

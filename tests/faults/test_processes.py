@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.domain.envelope import Envelope
+from engine.log import EventLog
+from engine.log.envelope import Envelope
 from engine.log.errors import LockedLogError
-from engine.log.eventlog import EventLog
-from engine.log.recorders import ApswApplicationRecorder
+from engine.log.library.recorders import ApswApplicationRecorder
 from tests.faults.children import Child, message
 
 SOAK = int(os.environ.get("SOAK", "1"))

@@ -15,12 +15,19 @@ from typing import Any
 
 import pytest
 
-from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
-from engine.log.errors import ClosedLogError, ConflictError, CorruptLogError, LogError, NestedCommandError
-from engine.log.eventlog import EventLog
-from engine.log.transaction import Transaction
+from engine.log import EventLog, Transaction
+from engine.log.envelope import NEXT_VERSION, Envelope
+from engine.log.errors import (
+    ClosedLogError,
+    ConflictError,
+    CorruptLogError,
+    LogError,
+    NestedCommandError,
+    StorageError,
+)
 from engine.log.writer import _Work
+from tests.faults.disk import Disk, io_error
 
 PATIENCE = 30.0
 
@@ -498,7 +505,7 @@ def test_an_interrupted_thread_wakes_the_others_of_its_batch(path: Path) -> None
 def test_close_without_draining_wakes_those_behind_an_interrupted_thread(log: EventLog) -> None:
     plug = Plug(log)
     for _ in range(3):
-        gone = _Work(lambda transaction: None)
+        gone = _Work(lambda transaction: None, None)
         gone.latch = threading.Lock()
         gone.latch.acquire()
         log._writer._queue.append(gone)
@@ -559,7 +566,7 @@ def test_a_writer_that_fails_says_so_to_everybody(path: Path, monkeypatch: pytes
             assert failing.wait(PATIENCE)
             raise ValueError("unheard of")
 
-        monkeypatch.setattr(log._writer.checkpointer, "run", fail)
+        monkeypatch.setattr(log._backend.checkpointer, "run", fail)
         log.append([message("one")])
         callers = Callers(5, lambda n: log.append([message(f"c{n}")]))
         failing.set()
@@ -580,3 +587,24 @@ def test_nothing_queued_is_written_once_damage_was_found(path: Path, log: EventL
     assert all(isinstance(outcome, CorruptLogError) for outcome in callers.join().values())
     log.close()
     assert stored(path) == Counter({"plug": 1})
+
+
+def test_a_refusal_is_not_told_if_what_it_was_held_against_could_not_be_committed(path: Path) -> None:
+    """The second command of a batch conflicts with the first; then the disk fails, and neither has happened."""
+    disk = Disk()
+    with disk.in_use():
+        log = EventLog(path, vfs=disk.name)
+        first = Envelope("session:new", 1, MessageAppended(message={"role": "user"}), command="c")
+
+        async def both() -> list[object]:
+            plug = Plug(log)
+            given = [log.transact_async(lambda transaction: transaction.append([first])) for _ in range(2)]
+            given += [log.transact_async(lambda _: setattr(disk, "fail", lambda _number, what: io_error(what)))]
+            plug.pull()
+            return await asyncio.gather(*given, return_exceptions=True)
+
+        outcomes = asyncio.run(both())
+        disk.fail = None
+        assert [type(outcome) for outcome in outcomes] == [StorageError] * 3
+        assert log.append([first]) == [2]
+        log.close()

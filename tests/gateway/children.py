@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
@@ -130,10 +132,24 @@ def used_in_a_fork(store):
 def touch_and_leave(folder, name):
     """Route a lane twice and end without closing, long before a touch is written by itself."""
     store = SessionStore(folder)
-    store._touches._delay = 600
+    store.runner.touches._delay = 600
     created = store.get_or_create_session(source(name)).created_at
     time.sleep(0.001)
     say([created.isoformat(), store.get_or_create_session(source(name)).updated_at.isoformat()])
+
+
+def sweep_and_die(folder, command, *arguments):
+    """Run a command of many parts, and be killed while the third is about to begin."""
+    asked = count(1)
+
+    def busy(key):
+        if next(asked) == 1200:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    later = datetime.now(UTC) + timedelta(days=100)
+    store = SessionStore(folder, None, busy, clock=lambda: later)
+    say(getattr(store, command)(*map(float, arguments)))
 
 
 def hold_the_lock(folder):

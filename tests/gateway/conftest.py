@@ -25,7 +25,7 @@ def open_store(tmp_path: Path, clock: support.FakeClock) -> Iterator[Callable[..
     opened: list[SessionStore] = []
 
     def opening(config: GatewayConfig | None = None, busy: Any = None, **options: Any) -> SessionStore:
-        given = {"clock": clock, "synchronous": "OFF", **options}
+        given = {"clock": clock, "synchronous": "OFF", "views": False, **options}
         opened.append(SessionStore(tmp_path / "sessions", config, busy, **given))
         return opened[-1]
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engine import GatewayConfig, Platform, SessionEntry, SessionResetPolicy, SessionSource, SessionStore
-from engine.domain.envelope import Envelope
+from engine.log.envelope import Envelope
 
 
 class FakeClock:
@@ -47,6 +47,18 @@ def say(store: SessionStore, session_id: str, *texts: str, role: str = "user") -
     store.append_messages(session_id, [{"role": role, "content": text} for text in texts])
 
 
+def stream_of(store: SessionStore, key: str) -> str:
+    """The stream of a lane."""
+    ((lane_id,),) = store.log.query("SELECT lane_id FROM lanes WHERE key = ?", (key,))
+    return f"lane:{lane_id}"
+
+
+def said(store: SessionStore, session_id: str) -> list[dict[str, Any]]:
+    """The live messages without the times that reading adds (G49b)."""
+    messages = store.load_transcript(session_id)
+    return [{key: value for key, value in each.items() if key != "timestamp"} for each in messages]
+
+
 def texts(store: SessionStore, session_id: str) -> list[Any]:
     return [message.get("content") for message in store.load_transcript(session_id)]
 
@@ -56,9 +68,12 @@ def since(store: SessionStore, position: int) -> list[Envelope]:
 
 
 def tables(store: SessionStore) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything the inline projections keep."""
-    names = ("lanes", "sessions", "message_ids", "turns", "projections")
-    return {name: sorted(store.log.query(f"SELECT * FROM {name}"), key=repr) for name in names}
+    """Everything the inline projections keep, but for how often the tables were made again."""
+    names = ("lanes", "lane_sessions", "sessions", "message_ids", "turns")
+    found = {name: sorted(store.log.query(f"SELECT * FROM {name}"), key=repr) for name in names}
+    rows = "SELECT fingerprint, position, erased_at FROM projections WHERE name = 'inline'"
+    found["projections"] = store.log.query(rows)
+    return found
 
 
 def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:

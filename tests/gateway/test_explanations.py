@@ -3,6 +3,8 @@
 import pytest
 
 from engine.domain import events as e
+from engine.domain.registry import EVENTS
+from engine.log.envelope import Envelope
 from tests.gateway.support import policy, say, since
 
 KEY = "agent:main:telegram:dm:4711"
@@ -19,7 +21,6 @@ def everything(store, clock, source):
     store.get_or_create_session(source())
     store.update_session(KEY, 5)
     store.set_model_override(KEY, {"model": "large"})
-    store.set_expiry_finalized(KEY)
     store.mark_resume_pending(KEY)
     store.clear_resume_pending(KEY)
     store.suspend_recently_active()
@@ -43,11 +44,15 @@ def everything(store, clock, source):
     store.consume_notices(KEY)
     store.suspend_session(KEY)
     store.get_or_create_session(source())
+    store.set_expiry_finalized(KEY)
     store.get_or_create_session(source(), force_new=True)
     store.end_session(store.peek_session_id(KEY), "agent_close")
     store.get_or_create_session(source())
     clock.advance(days=2)
     store.get_or_create_session(source())
+    routed = e.LaneRouted(key=f"{KEY}0", session_id=fork, how="recovered")  # as an import leaves it
+    store.log.append([Envelope("lane:imported", 1, routed, 0, "gateway-7", "import", "taken over")])
+    store.get_or_create_session(source("47110"))
     clock.advance(days=200)
     store.prune_old_entries(90)
 
@@ -65,7 +70,7 @@ def test_every_event_names_actor_command_and_reason(open_store, clock, source):
         assert envelope.time, envelope
         if not isinstance(envelope.event, NEED_NO_REASON):
             assert envelope.reason, envelope
-    lanes = {cls for tag, cls in e.EVENTS.items() if tag.startswith(("lane.", "turn.", "transcript."))}
+    lanes = {cls for tag, cls in EVENTS.items() if tag.startswith(("lane.", "turn.", "transcript."))}
     assert lanes <= seen, "the test runs every lane command"
 
 
@@ -113,7 +118,7 @@ def test_touches_name_their_actor_too(open_store, clock, source):
     before = store.log.last_position
     clock.advance(seconds=1)
     store.get_or_create_session(source())
-    store.list_sessions()
+    store.runner.touches.flush()
     (touched,) = since(store, before)
     assert isinstance(touched.event, e.LaneTouched)
     assert (touched.actor, touched.command) == ("gateway-7", "touch")

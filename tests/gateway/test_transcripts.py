@@ -8,10 +8,10 @@ import pytest
 
 from engine import UnknownSessionError
 from engine.domain import events as e
-from engine.domain.envelope import NEXT_VERSION, Envelope
-from engine.log.eventlog import EventLog
+from engine.log import EventLog
+from engine.log.envelope import NEXT_VERSION, Envelope
 from tests.faults.disk import Disk, full_error
-from tests.gateway.support import say, texts
+from tests.gateway.support import said, say, texts
 from tests.gateway.test_projections import damage
 
 BROKEN_MARK = '{"type":"message.appended","message":{"role":"user","content":{"$int":"zz"}}}'
@@ -36,7 +36,7 @@ class TestAppending:
     def test_content_comes_back_as_it_was(self, store, session_id, content):
         """G46."""
         store.append_to_transcript(session_id, {"role": "user", "content": content})
-        assert store.load_transcript(session_id) == [{"role": "user", "content": content}]
+        assert said(store, session_id) == [{"role": "user", "content": content}]
 
     def test_every_field_and_unknown_keys_are_kept(self, store, session_id):
         """G46."""
@@ -73,7 +73,7 @@ class TestAppending:
         """G46."""
         for role in ("user", "assistant"):
             store.append_to_transcript(session_id, {"role": role, "content": "x", field: ["y"]})
-        assert store.load_transcript(session_id) == [
+        assert said(store, session_id) == [
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": "x", field: ["y"]},
         ]
@@ -108,7 +108,7 @@ class TestIdempotence:
         assert store.append_to_transcript(session_id, message) is not None
         assert store.append_to_transcript(session_id, message) is None
         assert open_store().append_messages(session_id, [message, message]) == []
-        assert store.load_transcript(session_id) == [{"role": "user", "content": "x", "message_id": "m1"}]
+        assert said(store, session_id) == [{"role": "user", "content": "x", "message_id": "m1"}]
 
     def test_an_empty_id_is_none(self, store, session_id):
         """G47: two messages without an id are two."""
@@ -147,12 +147,11 @@ class TestIdempotence:
         assert not store.has_platform_message_id("20200101_000000_00000000", "17")
         assert store.append_to_transcript(session_id, {"content": "y", "message_id": ""}) is not None
 
-    @pytest.mark.parametrize("how", ["rewind_session", "rewrite_transcript"])
-    def test_still_known_after_undo_and_rewrite(self, store, open_store, session_id, how):
+    def test_still_known_after_undo(self, store, session_id):
         """G47: and after the tables were made again."""
         message = {"role": "user", "content": "x", "message_id": "m1"}
         store.append_to_transcript(session_id, message)
-        store.rewind_session(session_id) if how == "rewind_session" else store.rewrite_transcript(session_id, [])
+        store.rewind_session(session_id)
         assert store.has_platform_message_id(session_id, "m1")
         assert store.append_to_transcript(session_id, message) is None
         store.rebuild()
@@ -188,8 +187,7 @@ class TestFailing:
         """G48: nothing is swallowed."""
         with pytest.raises(UnknownSessionError, match="no session '2020"):
             store.append_to_transcript("2020", {"content": "x"})
-        with pytest.raises(UnknownSessionError):
-            store.load_transcript("2020")
+        assert store.load_transcript("2020") == []
 
     def test_all_or_none(self, store, session_id):
         """G48: the second one is too large."""
@@ -226,8 +224,9 @@ class TestRewriting:
         assert texts(store, session_id) == ["summary", "three"]
         assert store.get_session(session_id).message_count == 2
         assert store.load_transcript(session_id)[0]["message_id"] == "s"
-        written = [each.event.message["content"] for each in store.log.events(topics=[e.MessageAppended.TOPIC])]
-        assert written == ["one", "two", "three"]
+        topics = [e.MessageAppended.TOPIC, e.MessageRewritten.TOPIC]
+        written = [each.event.message["content"] for each in store.log.events(topics=topics)]
+        assert written == ["one", "two", "summary", "three"]
 
     def test_rewriting_forgets_what_was_hidden(self, store, session_id):
         """G50, G51."""
@@ -252,7 +251,9 @@ class TestRewinding:
         """G51."""
         self.fill(store, session_id)
         found = store.rewind_session(session_id, n)
+        target = found.pop("target_message")
         assert found == {"rewound_count": count, "turns_undone": turns, "target_text": text}
+        assert (target["role"], target["content"]) == ("user", text)
         assert len(store.load_transcript(session_id)) == left == store.get_session(session_id).message_count
 
     def test_clamped_to_the_oldest_user_message_not_to_the_start(self, store, session_id):
@@ -329,7 +330,7 @@ class TestHostileText:
         }
         store.append_to_transcript(session_id, message)
         for each in (store, open_store()):
-            assert each.load_transcript(session_id) == [message]
+            assert said(each, session_id) == [message]
             assert each.has_platform_message_id(session_id, "id-\ud800")
         assert store.append_to_transcript(session_id, message) is None
         assert store.log.verify().ok
@@ -338,7 +339,7 @@ class TestHostileText:
         """G52: the message is marked as a whole, and its id still belongs to it."""
         message = {"role": "user", "content": "x", "\ud800": 1, "message_id": "m"}
         store.append_to_transcript(session_id, message)
-        assert store.load_transcript(session_id) == [message]
+        assert said(store, session_id) == [message]
 
     def test_nan(self, store, session_id):
         """G52."""
@@ -370,7 +371,7 @@ class TestHostileText:
         else:
             store.append_to_transcript(session_id, message)
             copy = store.fork_session(session_id)
-        assert open_store().load_transcript(copy) == [message]
+        assert said(open_store(), copy) == [message]
         assert store.has_platform_message_id(copy, "m\ud800")
 
     def test_hostile_names_in_a_source_do_not_stop_routing(self, store, open_store, source):
@@ -422,7 +423,7 @@ def test_a_message_with_a_broken_mark_is_left_out_and_the_others_are_read(store,
     say(store, session_id, "two")
     assert texts(store, session_id) == ["one", "two"]
     assert store.get_session(session_id).message_count == 2
-    assert "put aside" in caplog.text
+    assert "quarantined" in caplog.text
 
 
 def test_ids_that_look_alike_only_when_escaped_are_two(store, source):

@@ -1,8 +1,10 @@
 """G36: what a restart cut off, by the clock and by the lease."""
 
+import asyncio
+
 import pytest
 
-from engine import TurnInProgressError, UnknownLaneError
+from engine import AsyncSessionStore, TurnInProgressError, UnknownLaneError
 from engine.domain import events as e
 from tests.gateway.support import lane
 
@@ -146,3 +148,35 @@ def test_a_failed_turn_keeps_its_error(store, source):
     store.end_turn(store.begin_turn(KEY), error="the model said no")
     ended = list(store.log.events())[-1].event
     assert (ended.outcome, ended.error) == ("failed", "the model said no")
+
+
+PHOTO = {"role": "user", "content": [{"type": "text", "text": "what is this?"}, {"type": "image", "url": "cat.png"}]}
+
+
+def test_a_retried_message_can_be_appended_again(store, source):
+    """G51a: it comes back whole, and its platform id does not keep it from being stored a second time."""
+    with store.turn(source()) as turn:
+        turn.append({**PHOTO, "message_id": "tg-1"})
+        turn.append({"role": "assistant", "content": "a dog"})
+        again = turn.retry()
+        assert again is not None
+        assert turn.append(again) is not None
+        (message,) = turn.load_transcript()
+        assert message["content"] == PHOTO["content"]
+        assert turn.append({**PHOTO, "message_id": "tg-1"}) is None, "delivered before"
+
+
+def test_a_retried_message_can_be_appended_again_by_tasks(store, source):
+    """G51a, for AsyncTurn."""
+
+    async def retry() -> list[dict[str, object]]:
+        async with AsyncSessionStore(store) as awaitable, awaitable.turn(source()) as turn:
+            assert await turn.retry() is None, "there is nothing to retry"
+            await turn.append({**PHOTO, "message_id": "tg-1"})
+            again = await turn.retry()
+            assert again is not None
+            await turn.append(again)
+            return await turn.load_transcript()
+
+    (message,) = asyncio.run(retry())
+    assert message["content"] == PHOTO["content"]

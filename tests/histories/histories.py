@@ -12,11 +12,12 @@ from typing import Any
 
 import apsw
 
-from engine import GatewayConfig, Platform, SessionResetPolicy, SessionSource, SessionStore
+from engine import GatewayConfig, Platform, SessionResetPolicy, SessionSource, SessionStore, acting, holders
 from engine.log import EventLog
 
 FOLDER = Path(__file__).parent
 COLUMNS = "position, stream, version, topic, time, actor, command, reason, event_id, metadata, state, hash"
+NAMED = (1, 5, 6)
 MARKS = "?" + ",?" * COLUMNS.count(",")
 
 
@@ -65,18 +66,34 @@ def live_through(store: SessionStore, clock: Clock) -> None:
     store.append_to_transcript(child, {"role": "user", "content": "and on"})
     fork = store.fork_session(child)
     store.rewrite_transcript(fork, [{"role": "user", "content": "other", "message_id": "tg-2"}])
+    carried = store.compress_session(child, None, [{"role": "system", "content": "so far"}], covers=1)
+    store.rewrite_transcript(carried, [{"role": "user", "content": "rewritten"}])
+    store.set_session_title(carried, "Trip to Delft")
+    kept = store.fork_session(carried)
+    with acting("ada", reason="her own words"):
+        store.append_to_transcript(kept, {"role": "user", "content": "on the side"})
     other = store.get_or_create_session(team)
+    twin = SessionSource(Platform.SLACK, "C1:t9", chat_type="group")
+    assert store.get_or_create_session(twin).session_key != other.session_key
     store.mark_resume_pending(other.session_key)
     store.suspend_session(key)
     clock.advance(seconds=-90)
     store.get_or_create_session(ada)
     store.switch_session(key, fork)
     store.reset_session(key, display_name="Ada L.")
+    store.set_expiry_finalized(key)
+    store.get_or_create_session(ada, force_new=True)
     store.end_session(other.session_id, "agent_close")
-    store.append_to_transcript(other.session_id, {"role": "user", "content": [{"type": "text", "text": "late"}]})
+    late = store.append_to_transcript(other.session_id, {"role": "user", "content": [{"type": "text", "text": "late"}]})
     store.get_or_create_session(team)
+    long = store.begin_turn(other.session_key, lease_seconds=60)
+    store.renew_turn(long, lease_seconds=90)
+    clock.advance(seconds=91)
+    store.recover_interrupted_turns()
+    store.clear_resume_pending(other.session_key)
+    store.runner.touches.flush()
     store.begin_turn(other.session_key)
-    store.log.erase([store.log.last_position], actor="operator", reason="asked to", request="R-1")
+    store.log.erase([late], actor="operator", reason="asked to", request="R-1")
     clock.advance(days=100)
     store.prune_old_entries(90)
     store.get_or_create_session(team)
@@ -91,7 +108,8 @@ def view(store: SessionStore) -> dict[str, Any]:
         "verified": [found.ok, found.events, found.head, found.erased],
         "lanes": {key: json.loads(state) for key, state in query("SELECT key, state FROM lanes ORDER BY 1")},
         "sessions": {key: json.loads(state) for key, state in query("SELECT session_id, state FROM sessions")},
-        "turns": [list(row) for row in query("SELECT conversation_id, session_id, stream FROM turns ORDER BY 1")],
+        "turns": [list(row) for row in query("SELECT conversation_id, session_id, lane_id FROM turns ORDER BY 1")],
+        "lane_sessions": [list(row) for row in query("SELECT * FROM lane_sessions ORDER BY 1, 2")],
         "message_ids": [list(row) for row in query("SELECT * FROM message_ids ORDER BY 1, 2")],
         "transcripts": {session_id: repr(store.load_transcript(session_id)) for session_id in sessions},
     }
@@ -102,16 +120,19 @@ def record(name: str) -> None:
     target = FOLDER / f"{name}.jsonl"
     if target.exists():
         sys.exit(f"{target.name} exists; histories are added, never edited")
+    holders._HOST = "host"  # the name of the machine that records is nobody's business
     clock = Clock()
     config = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=30))
-    with tempfile.TemporaryDirectory() as folder, SessionStore(folder, config, clock=clock) as store:
-        live_through(store, clock)
-        store.rebuild()
-        rows = store.log.query(f"SELECT {COLUMNS} FROM events ORDER BY position")
-        ((log_id,),) = store.log.query("SELECT value FROM meta WHERE key = 'log_id'")
-        lines = [json.dumps({"log_id": log_id.hex()}), *(json.dumps(_printable(row)) for row in rows)]
-        target.write_text("\n".join(lines) + "\n")
-        (FOLDER / f"{name}.expected.json").write_text(json.dumps(view(store), indent=1, sort_keys=True) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        with SessionStore(folder, config, clock=clock) as store:
+            live_through(store, clock)
+        with SessionStore(folder, config, clock=clock) as store:
+            given = "(SELECT event_id FROM events WHERE events.position = log.position)"  # not the one made of the hash
+            rows = store.log.query(f"SELECT {COLUMNS.replace('event_id', given)} FROM log ORDER BY position")
+            ((log_id,),) = store.log.query("SELECT value FROM meta WHERE key = 'log_id'")
+            lines = [json.dumps({"log_id": log_id.hex()}), *(json.dumps(_printable(row)) for row in rows)]
+            target.write_text("\n".join(lines) + "\n")
+            (FOLDER / f"{name}.expected.json").write_text(json.dumps(view(store), indent=1, sort_keys=True) + "\n")
 
 
 def restore(name: str, folder: Path) -> None:
@@ -121,9 +142,14 @@ def restore(name: str, folder: Path) -> None:
     EventLog(path).close()
     with apsw.Connection(str(path)) as connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = 'log_id'", (bytes.fromhex(first["log_id"]),))
-        last = 0
+        last, names = 0, {}
         for row in rows:
             values = [bytes.fromhex(value["hex"]) if isinstance(value, dict) else value for value in row]
+            for column in NAMED:
+                name = values[column]
+                if name not in names:
+                    names[name] = connection.execute("INSERT INTO names (name) VALUES (?) RETURNING id", (name,)).get
+                values[column] = names[name]
             connection.execute(f"INSERT INTO events ({COLUMNS}) VALUES ({MARKS})", values)
             if values[4] < last:
                 connection.execute("INSERT INTO clock_steps VALUES (?)", (values[0],))

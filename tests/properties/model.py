@@ -73,6 +73,8 @@ class Model:
         self.turns: dict[str, Json] = {}
         self.closed: set[tuple[str, str]] = set()
         self.dead: set[str] = set()
+        self.ids: dict[str, dict[str, tuple[str, int]]] = {}
+        self.written = 0
 
     @property
     def now(self) -> int:
@@ -250,11 +252,11 @@ class Model:
 
     def suspend_recently_active(self, max_age_seconds: float = 120) -> int:
         since = self.now - int(max_age_seconds * 1e6)
-        cut_off = [
-            key
-            for key, lane in self.lanes.items()
-            if not lane["suspended"] and not lane["resume_pending"] and lane["updated_at"] >= since
-        ]
+        return self.mark_cut_off([key for key, lane in self.lanes.items() if lane["updated_at"] >= since])
+
+    def mark_cut_off(self, keys: Iterable[str]) -> int:
+        lanes = [(key, self.lanes[key]) for key in keys]
+        cut_off = [key for key, lane in lanes if not lane["suspended"] and not lane["resume_pending"]]
         return sum(self.mark_resume_pending(key, "restart_interrupted") for key in cut_off)
 
     def reset_session(self, key: str, new: str, display_name: str | None = None) -> Json | None:
@@ -292,9 +294,16 @@ class Model:
         return override
 
     def set_expiry_finalized(self, key: str) -> bool:
-        if key in self.lanes:
-            self.lanes[key]["expiry_finalized"] = True
-        return key in self.lanes
+        """G40a: the session ends for its reason, and its model goes with it."""
+        lane = self.lanes.get(key)
+        if lane is None:
+            return False
+        if not lane["expiry_finalized"]:
+            reason = "suspended" if lane["suspended"] else self.due(lane, self.policy(lane["origin"])) or "expired"
+            self.finish(lane["session_id"], reason)
+            lane["expiry_finalized"] = True
+        lane["model_override"] = None
+        return True
 
     def is_session_expired(self, key: str) -> bool | None:
         lane = self.lanes.get(key)
@@ -306,13 +315,16 @@ class Model:
         if days is None or days <= 0:
             return 0
         limit = self.now - int(days * 86_400e6)
-        old = [
-            key
-            for key, lane in self.lanes.items()
-            if not lane["suspended"] and lane["updated_at"] < limit and key not in self.busy
-        ]
+        return self.prune([key for key, lane in self.lanes.items() if lane["updated_at"] < limit])
+
+    def prune(self, keys: Iterable[str]) -> int:
+        """Reading: a lane that begins anew under a pruned one's name is another one, and not the lane of its turns."""
+        old = [key for key in keys if not self.lanes[key]["suspended"] and key not in self.busy]
         for key in old:
             del self.lanes[key]
+        for turn in self.turns.values():
+            if turn["lane"] in old:
+                turn["lane"] = None
         return len(old)
 
     def consume_notices(self, key: str) -> Json:
@@ -403,7 +415,10 @@ class Model:
             "messages": [],
             "live": [],
             "undone": [],
-            "ids": set(),
+            "order": [],
+            "inherited_ids": set(),
+            "forked_from": None,
+            "forked_at": 0,
         } | fields
         return self.sessions[session]
 
@@ -441,7 +456,7 @@ class Model:
             raise SessionStateError
         if new in self.sessions:
             raise SessionStateError
-        carried = [] if covers is None else self.load_transcript(session)[covers:]
+        carried = [] if covers is None else self.placed(session)[covers:]
         child = self.create(
             new,
             parent["lane"],
@@ -450,11 +465,10 @@ class Model:
             conversation_id=parent["conversation_id"],
             parent=session,
             relation="compression",
-            ids=set(parent["ids"]),
         )
-        self.inherit_title(parent, child)
         parent.update(end_reason="compression", ended_at=self.now, child=new)
-        self.replace(child, [*map(whole, summary), *carried])
+        self.inherit_title(parent, child)
+        self.replace(child, self.stamped(summary), carried)
         for lane in [lane for lane in self.lanes.values() if lane["session_id"] == session]:
             if key in (None, lane["session_key"]) or not self.departs("compression moves one lane"):
                 lane["session_id"] = new
@@ -466,12 +480,15 @@ class Model:
                 self.claim(asking)
         return new
 
-    def fork_session(self, session: str, new: str, messages: list[Json]) -> str:
-        """G43; `messages` is the history up to where the fork is made."""
+    def fork_session(self, session: str, new: str, history: list[tuple[Json, int]], at: int) -> str:
+        """G43; `history` is that up to where the fork is made, `at` its place in the order of all messages."""
         parent = self.known(session)
-        child = self.create(new, None, parent["source"], parent=session, relation="fork")
+        conversation = parent["conversation_id"]
+        child = self.create(
+            new, None, parent["source"], parent=session, relation="fork", forked_from=conversation, forked_at=at
+        )
         self.inherit_title(parent, child)
-        self.replace(child, messages)
+        self.replace(child, [], history)
         return new
 
     def inherit_title(self, parent: Json, child: Json) -> None:
@@ -491,16 +508,43 @@ class Model:
             return own
         return f"{name} #{max(number for other, number in numbered if other == name) + 1}"
 
-    def set_title(self, session: str, title: str, auto: bool) -> str:
+    def set_title(self, session: str, title: str | None, auto: bool) -> str | None:
         found = self.known(session)
         if auto and found["title"] is not None and not found["title_is_auto"]:
             chosen: str = found["title"]
             return chosen
-        free = self.free_title(title, session)
+        if title is not None:
+            self.take_title_from_closed_segments(title, found)
+        free = None if title is None else self.free_title(title, session)
         found.update(title=free, title_is_auto=auto)
         return free
 
+    def take_title_from_closed_segments(self, title: str, session: Json) -> None:
+        """G44a: naming a compressed child as its closed parent is called moves the name."""
+        for other in self.sessions.values():
+            same = other["conversation_id"] == session["conversation_id"] and other is not session
+            if same and other["end_reason"] == "compression" and other["child"] and other["title"] == title:
+                other.update(title=None, title_is_auto=False)
+
     # Transcripts
+
+    def has_platform_message_id(self, session: str, message_id: str) -> bool:
+        """G47: exact, for the whole conversation and for what a fork came from, up to where it was made."""
+        found, conversation, until = self.sessions[self.tip(session)], "", None
+        while True:
+            conversation = conversation or found["conversation_id"]
+            known = self.ids.get(conversation, {}).get(message_id)
+            if known is not None and (until is None or known[1] <= until):
+                return True
+            first = self.sessions[found["conversation_id"]]
+            if first["forked_from"] is None:
+                return False
+            until = first["forked_at"] if until is None else min(until, first["forked_at"])
+            found, conversation = self.sessions[first["parent"]], first["forked_from"]
+
+    def stamped(self, messages: Iterable[Json]) -> list[Json]:
+        """Messages as they come back, with the time they were recorded at if they bring none (G49b)."""
+        return [{"timestamp": self.now / 1e6} | whole(message) for message in messages]
 
     def append_messages(self, session: str, messages: Iterable[Json]) -> int:
         """How many were new (G47). Reading of G42: a late message goes where the conversation goes on."""
@@ -509,29 +553,63 @@ class Model:
         if tip != session and not self.departs("a late message stays with the compressed session"):
             found = self.sessions[tip]
         before = len(found["messages"])
-        for message in map(whole, messages):
+        for message in self.stamped(messages):
             message_id = message.get("message_id")
-            if message_id is None or message_id not in found["ids"]:
-                found["messages"].append(message)
-                found["live"].append(True)
-                found["ids"] |= {message_id} - {None}
+            if message_id is not None and self.has_platform_message_id(found["session_id"], message_id):
+                continue
+            self.written += 1
+            self.learn(found, message, self.written)
+            found["messages"].append(message)
+            found["live"].append(True)
+            found["order"].append(self.written)
         return len(found["messages"]) - before
 
-    def load_transcript(self, session: str) -> list[Json]:
-        found = self.known(session)
-        return [message for message, live in zip(found["messages"], found["live"], strict=True) if live]
+    def learn(self, session: Json, message: Json, order: int) -> None:
+        message_id = message.get("message_id")
+        if message_id is not None:
+            known = self.ids.setdefault(session["conversation_id"], {})
+            known.setdefault(message_id, (session["session_id"], order))
 
-    def replace(self, session: Json, messages: list[Json]) -> None:
-        ids = {message.get("message_id") for message in messages} - {None}
-        live = [True] * len(messages)
-        session.update(messages=list(messages), live=live, undone=[], ids=session["ids"] | ids)
+    def load_transcript(self, session: str) -> list[Json]:
+        """G49a: of an unknown session, nothing."""
+        return [message for message, _ in self.placed(session)] if session in self.sessions else []
+
+    def placed(self, session: str) -> list[tuple[Json, int]]:
+        """The live messages with their places in the order of all messages."""
+        found = self.known(session)
+        rows = zip(found["messages"], found["order"], found["live"], strict=True)
+        return [(message, order) for message, order, live in rows if live]
+
+    def replace(self, session: Json, messages: list[Json], inherited: Iterable[tuple[Json, int]] = ()) -> None:
+        rows: list[tuple[Json, int]] = []
+        for message in messages:
+            self.written += 1
+            rows.append((message, self.written))
+            self.learn(session, message, self.written)
+        rows += inherited
+        session.update(
+            messages=[message for message, _ in rows],
+            order=[order for _, order in rows],
+            live=[True] * len(rows),
+            undone=[],
+            inherited_ids={message.get("message_id") for message, _ in rows[len(messages) :]} - {None},
+        )
 
     def rewrite_transcript(self, session: str, messages: Iterable[Json]) -> bool:
-        self.replace(self.known(session), [whole(message) for message in messages])
+        """G50. G47a: the ids of what it leaves out are free."""
+        found = self.known(session)
+        known = self.ids.get(found["conversation_id"], {})
+        own = {message_id for message_id, (owner, _) in known.items() if owner == session}
+        for message_id in own | (found["inherited_ids"] & known.keys()):
+            del known[message_id]
+        found.update(forked_from=None, forked_at=0)
+        self.replace(found, self.stamped(messages))
         return True
 
     def rewind_session(self, session: str, n: int = 1) -> Json | None:
-        found = self.known(session)
+        if session not in self.sessions:
+            return None
+        found = self.sessions[session]
         live = [index for index, shown in enumerate(found["live"]) if shown]
         asked = [index for index in live if found["messages"][index]["role"] == "user"]
         if not asked:
@@ -548,6 +626,7 @@ class Model:
             "rewound_count": len(hidden),
             "turns_undone": undone,
             "target_text": content if isinstance(content, str) else "",
+            "target_message": found["messages"][hidden[0]],
         }
 
     def restore_rewound(self, session: str) -> int:

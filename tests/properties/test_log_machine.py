@@ -6,14 +6,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.domain.encoding import Erased
-from engine.domain.envelope import NEXT_VERSION, Envelope
 from engine.domain.events import MessageAppended
 from engine.log import EventLog
+from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import ConflictError
 
 SOAK = int(os.environ.get("SOAK", "1"))

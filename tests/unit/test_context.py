@@ -54,6 +54,18 @@ def test_g57_each_variable_has_its_own_name(field: str, name: str) -> None:
     assert get_session_env(name) == "here"
 
 
+def test_g57a_positional_order() -> None:
+    fields = ["platform", "chat_id", "chat_name", "thread_id", "user_id", "user_name", "session_key"]
+    set_session_vars(*fields)
+    for field in fields:
+        assert get_session_env(NAMES[field]) == field
+    assert {get_session_env(name) for field, name in NAMES.items() if field not in fields} == {""}
+    rest = ["source", "session_id", "message_id", "profile"]
+    set_session_vars(*fields, *rest)
+    for field in rest:
+        assert get_session_env(NAMES[field]) == field
+
+
 def test_g57_set_value_hides_the_environment_even_when_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CHAT, "stale")
     set_session_vars(chat_id="")
@@ -65,7 +77,7 @@ def test_g57_set_value_hides_the_environment_even_when_empty(monkeypatch: pytest
 def test_g57_nothing_of_the_turn_before_or_of_the_environment_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(USER, "from the environment")
     set_session_vars(chat_id="c", thread_id="of the turn before")
-    set_session_vars("slack", "", "d")
+    set_session_vars("slack", "d")
     assert get_session_env("HERMES_SESSION_PLATFORM") == "slack"
     assert get_session_env(CHAT) == "d"
     assert get_session_env("HERMES_SESSION_THREAD_ID", "default") == ""

@@ -1,0 +1,19 @@
+"""The reference pages, made from the code: `make docs` writes them, and a test checks that they are current."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from devtools.reference import api, behaviours, errors, events, modules, settings, tables
+
+ROOT = Path(__file__).parent.parent.parent
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/api.md": api.page,
+    "docs/reference/events.md": events.page,
+    "docs/reference/errors.md": errors.page,
+    "docs/reference/tables.md": tables.page,
+    "docs/reference/settings.md": settings.page,
+    "docs/explanation/architecture.md": modules.page,
+    "docs/explanation/behaviours.md": behaviours.page,
+}
+"""Each generated page, by its path, and the function that returns its text."""

@@ -1,0 +1,63 @@
+"""The page of tables, from the definitions and their comments in the file of a new store."""
+
+import re
+import tempfile
+
+from devtools.reference.markdown import code, table
+from engine import SessionStore
+
+HEAD = """# Tables
+
+<!-- made by `make docs` from the definitions in the file of a new store -->
+
+A store is one SQLite file, `sessions.db`, with its `-wal` and `-shm` files beside it while it is open. Any SQLite
+client can read it. Write only through the engine: triggers keep the rules at the end of this page, and the hash chain
+shows what they could not prevent. Times are UTC microseconds.
+"""
+
+STATE = """## State tables
+
+They are folds of the log. They change in the transaction that appends, and `SessionStore.rebuild()` makes them again.
+"""
+
+LOG = ("events", "names", "log", "clock_steps", "meta", "tracking", "snapshots")
+"""Tables of the log; all others are state tables."""
+
+_COLUMN = re.compile(r"^\s+(\w+)\s+([A-Z]+)([^,\n-]*),?\s*(?:-- (.*))?$")
+
+
+def page() -> str:
+    """Return the page."""
+    with tempfile.TemporaryDirectory() as folder, SessionStore(folder) as store:
+        definitions = dict(
+            store.log.query("SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND sql IS NOT NULL")
+        )
+        triggers = store.log.query("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY name")
+    ours = sorted(name for name in definitions if name not in LOG and not name.startswith("sqlite_"))
+    return "\n".join(
+        [
+            HEAD,
+            "## The log\n",
+            *(_section(name, definitions[name]) for name in LOG),
+            STATE,
+            *(_section(name, definitions[name]) for name in ours),
+            "## Rules the database keeps\n",
+            table(["trigger", "rule"], [[code(name), _refusal(sql)] for name, sql in triggers]),
+        ]
+    )
+
+
+def _section(name: str, definition: str) -> str:
+    first, _, rest = definition.partition("\n")
+    said = re.search(r"-- (.*)$", first)
+    meaning = "" if said is None else f"{said[1]}\n\n"
+    rows = [match.groups("") for line in rest.splitlines() if (match := _COLUMN.match(line))]
+    listed = table(
+        ["column", "type", "meaning"], [[code(each[0]), f"{each[1]}{each[2]}".strip(), each[3]] for each in rows]
+    )
+    return f"### {name}\n\n{meaning}{listed}"
+
+
+def _refusal(sql: str) -> str:
+    found = re.search(r"RAISE\(ABORT, '([^']*)'\)", sql)
+    return "" if found is None else found[1]

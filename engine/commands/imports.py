@@ -1,0 +1,164 @@
+"""Imports: what was found in another program's files becomes events, each with its own time (V18)."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, cast
+
+from engine.command import Command
+from engine.commands.sessions import free_title
+from engine.domain import events as e
+from engine.domain.entry import SessionEntry
+from engine.domain.keys import check_session_id
+from engine.domain.messages import appended
+from engine.domain.session import COMPRESSION, Session
+from engine.domain.times import microseconds
+from engine.imports.found import FoundMessage, FoundSession
+from engine.work import Work
+
+_WHY = "imported"
+_Relation = Literal["root", "compression", "child"]
+
+
+class Imported(NamedTuple):
+    """The state of a session after earlier imports: if it is there, and the last row of its messages."""
+
+    known: bool
+    row: int
+
+
+def begin_import(found: FoundSession) -> Command[Imported]:
+    """Return the command that makes a session, or says how far an earlier import came."""
+    check_session_id(found.session_id)
+    return Command("import", _begin, (found,))
+
+
+def _begin(work: Work, found: FoundSession) -> Imported:
+    session = work.session(found.session_id)
+    if session is not None:
+        return Imported(True, session.imported_row)
+    parent = None if found.parent_session_id is None else work.session(found.parent_session_id)
+    goes_on = parent is not None and found.relation == COMPRESSION
+    created = e.SessionCreated(
+        conversation_id=parent.conversation_id if parent is not None and goes_on else found.session_id,
+        lane=found.lane,
+        source=found.origin,
+        parent_session_id=None if parent is None else parent.session_id,
+        relation=cast(_Relation, found.relation if parent is not None else "root"),
+        family_id=None if parent is None else parent.family_id,
+    )
+    work.time = found.created_at
+    session = work.on_session(Session(found.session_id), created, _WHY)
+    if found.title is not None:
+        work.on_session(session, e.SessionTitled(title=free_title(work, found.title, session)), _WHY)
+    return Imported(False, 0)
+
+
+def import_messages(session_id: str, messages: Sequence[FoundMessage], source: str) -> Command[int]:
+    """Return the command that appends a batch of messages; it counts those that were new."""
+    return Command("import", _append, (session_id, messages, source))
+
+
+def _append(work: Work, session_id: str, messages: Sequence[FoundMessage], source: str) -> int:
+    session = work.known(session_id)
+    new = 0
+    for found in messages:
+        if found.row <= session.imported_row:
+            continue
+        event = appended(found.message)
+        if event.message_id is not None and not work.reserve_message_id(session, event.message_id):
+            continue
+        work.time = found.time
+        session = work.on_session(session, event, _WHY)
+        if found.state != "live":
+            session = _hide(work, session, found)
+        new += 1
+    last = messages[-1]
+    if last.row > session.imported_row:
+        work.on_session(session, e.SessionImported(source=source, row=last.row), _WHY)
+    return new
+
+
+def _hide(work: Work, session: Session, found: FoundMessage) -> Session:
+    """Hide a message that was undone; one that a summary stands for leaves the history."""
+    if found.state == "undone":
+        event = e.TranscriptRewound(keep=session.live - 1, rewound_count=1, turns_undone=1, before=session.undone_at)
+        return work.on_session(session, event, _WHY)
+    return work.on_session(session, e.TranscriptRewritten(messages=[], cause="compress"), _WHY)
+
+
+def end_import(found: FoundSession) -> Command[bool]:
+    """Return the command that counts what a session used and ends it as it had ended."""
+    return Command("import", _finish, (found,))
+
+
+def _finish(work: Work, found: FoundSession) -> bool:
+    session = work.known(found.session_id)
+    if session.imported_end:
+        return False
+    work.time = found.ended_at or found.created_at
+    usage: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
+        if getattr(found, name)
+    }
+    if usage:
+        event = e.UsageRecorded(session_id=found.session_id, model=found.model, provider=found.provider, **usage)
+        session = work.on_session(session, event, _WHY)
+    if session.end_reason is None and found.end_reason is not None:
+        if found.child_session_id is not None:
+            session = work.on_session(session, e.SessionCompressed(child_session_id=found.child_session_id), _WHY)
+        elif found.end_reason != COMPRESSION:
+            session = work.on_session(session, e.SessionEnded(end_reason=found.end_reason), _WHY)
+    work.on_session(session, e.SessionImported(source=found.source, row=session.imported_row, whole=True), _WHY)
+    return True
+
+
+def import_lane(entry: SessionEntry) -> Command[bool]:
+    """Return the command that leads a lane to its session; False if the lane leads somewhere already."""
+    return Command("import", _route, (entry,))
+
+
+def _route(work: Work, entry: SessionEntry) -> bool:
+    lane = work.lane(entry.session_key)
+    if (lane is not None and lane.session_id is not None) or work.session(entry.session_id) is None:
+        return False
+    lane = lane or work.new_lane(entry.session_key, None)
+    origin = None if entry.origin is None else entry.origin.known()
+    work.time = microseconds(entry.updated_at)
+    first = lane.version == 0
+    routed = e.LaneRouted(
+        session_id=entry.session_id,
+        how="imported",
+        key=entry.session_key if first else None,
+        origin=origin,
+        display_name=entry.display_name,
+        began_at=microseconds(entry.created_at),
+    )
+    lane = work.on_lane(lane, routed, _WHY)
+    for event in _flags(entry):
+        lane = work.on_lane(lane, event, _WHY)
+    return True
+
+
+def _flags(entry: SessionEntry) -> list[e.AnyEvent]:
+    events: list[e.AnyEvent] = []
+    if entry.last_prompt_tokens:
+        events.append(e.UsageRecorded(session_id=entry.session_id, last_prompt_tokens=entry.last_prompt_tokens))
+    if entry.model_override:
+        events.append(e.ModelOverrideSet(override=entry.model_override))
+    if entry.resume_pending:
+        events.append(e.ResumeMarked(session_id=entry.session_id, resume_reason=entry.resume_reason or _WHY))
+    if entry.suspended:
+        events.append(e.LaneSuspended(session_id=entry.session_id))
+    if entry.expiry_finalized:
+        events.append(e.ExpiryFinalized(session_id=entry.session_id))
+    return events
+
+
+def say_imported(source: str, sessions: int, messages: int, skipped: int) -> Command[None]:
+    """Return the command that records an import in the log."""
+    event = e.ImportFinished(source=source, sessions=sessions, messages=messages, skipped=skipped)
+    return Command("import", _say, (event,))
+
+
+def _say(work: Work, event: e.ImportFinished) -> None:
+    work.on_log(event, _WHY)

@@ -1,0 +1,22 @@
+"""Times as the log keeps them, UTC microseconds, and as a host sees them, aware datetimes."""
+
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NOTHING = timedelta(0)
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a moment as the log keeps it."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(time: int, zone: tzinfo | None) -> datetime:
+    """Return a time of the log in a zone, with a fixed offset: two of them can be subtracted across DST."""
+    return fixed((_EPOCH + timedelta(microseconds=time)).astimezone(zone))
+
+
+def fixed(moment: datetime) -> datetime:
+    """Return an aware datetime with its offset, in place of the zone that gave it."""
+    return moment.replace(tzinfo=timezone(moment.utcoffset() or _NOTHING), fold=0)

@@ -1,0 +1,125 @@
+"""Erasing: what others need is kept first, then everything in the scope is erased in bounded transactions."""
+
+from collections.abc import Sequence
+
+from engine.acting import acting_now
+from engine.command import Command
+from engine.commands.transcripts import rewrite_transcript
+from engine.domain import events as e
+from engine.domain.session import Session
+from engine.domain.streams import session_stream
+from engine.erasure.content import nobodys
+from engine.erasure.person import Person
+from engine.erasure.report import ErasureReport
+from engine.erasure.scope import Scope
+from engine.log.protocol import Log
+from engine.reader import SessionReader
+from engine.runner import Runner
+from engine.work import Work
+from projections.inline.sessions import find_session
+
+_ROUNDS = 5
+"""What arrives while something is erased is erased in another round."""
+
+
+class Wanted:
+    """The thing to be erased: exactly one of a session, a lane, a person, or positions."""
+
+    def __init__(
+        self,
+        session_id: str | None,
+        lane: str | None,
+        user_id: str | None,
+        platform: str | None,
+        positions: Sequence[int] | None,
+    ) -> None:
+        given = [each for each in (session_id, lane, user_id, positions) if each is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of session_id, lane, user_id and positions")
+        if platform is not None and user_id is None:
+            raise ValueError("platform goes with user_id: the same id may be another person elsewhere")
+        self.session_id, self.lane, self.user_id = session_id, lane, user_id
+        self.platform, self.positions = platform, positions
+
+    def found(self, log: Log) -> tuple[Scope, dict[str, Session]]:
+        """Return what is to be erased now, and the shared sessions that are to be claimed for their place alone."""
+        scope = Scope(log)
+        if self.session_id is not None:
+            scope.session(self.session_id)
+        elif self.lane is not None:
+            scope.lane(self.lane)
+        elif self.user_id is not None:
+            person = Person(scope, self.user_id, self.platform)
+            person.read()
+            return scope, person.shared
+        else:
+            recorded = log.reader.recorded_at(sorted(set(self.positions or ())))
+            if len(recorded) < len(set(self.positions or ())):
+                raise ValueError(f"no event is at one of these positions: {self.positions!r:.200}")
+            for envelope in recorded:
+                scope.add(envelope)
+        return scope, {}
+
+
+class Eraser:
+    """Erases what is wanted, once."""
+
+    def __init__(self, runner: Runner, reader: SessionReader, actor: str, reason: str, request: str | None) -> None:
+        self._runner = runner
+        self._reader = reader
+        self._log = reader.log
+        given = acting_now()
+        self._actor = actor if given is None else given.actor
+        self._reason, self._request = reason, request
+
+    def run(self, wanted: Wanted, *, dry_run: bool) -> ErasureReport:
+        """Erase, or with `dry_run` only look; return what was found."""
+        scope, shared = wanted.found(self._log)
+        first, positions = scope, scope.everything()
+        erased: set[int] = set()
+        for _ in range(_ROUNDS):
+            if dry_run or not positions:
+                break
+            self._keep(scope, shared)
+            erased.update(self._log.erase(positions, actor=self._actor, reason=self._reason, request=self._request))
+            scope, shared = wanted.found(self._log)
+            scope.again(first)
+            positions = scope.everything()
+            first.messages |= scope.messages
+        return _report(first, positions if dry_run else sorted(erased), dry_run=dry_run)
+
+    def _keep(self, scope: Scope, shared: dict[str, Session]) -> None:
+        """Keep for others what would go along: shared sessions stay their place's, and carried messages in view."""
+        for session_id, owned in shared.items():
+            self._runner.run(Command("erase", _claim, (session_id, owned.lane, nobodys(owned.source or {}))))
+        for session_id in sorted(scope.sessions - scope.whole):
+            head = find_session(self._log.reader, session_id)
+            if head is not None and _begins_in(self._log, head, scope.positions):
+                told = self._reader.recorded_messages(session_id)
+                kept = [each.message for each in told if each.position not in scope.positions]
+                if kept:
+                    self._runner.run(rewrite_transcript(session_id, kept, None))
+
+
+def _begins_in(log: Log, head: Session, positions: set[int]) -> bool:
+    """Return True if the event that a session's history begins with is to be erased."""
+    at = head.history_from
+    rows = log.reader.payloads(session_stream(head.session_id), at - 1, at) if at else []
+    return any(position in positions for _, _, _, position, _ in rows)
+
+
+def _claim(work: Work, session_id: str, lane: str, source: dict[str, object]) -> None:
+    session = work.known(session_id)
+    work.on_session(session, e.SessionClaimed(lane=lane, source=source), "a person was erased, the place stays")
+
+
+def _report(scope: Scope, positions: Sequence[int], *, dry_run: bool) -> ErasureReport:
+    return ErasureReport(
+        events=len(positions),
+        messages=len(scope.messages.intersection(positions)),
+        sessions=tuple(sorted(scope.sessions)),
+        lanes=len(scope.lanes),
+        positions=tuple(positions),
+        left=tuple(scope.left),
+        dry_run=dry_run,
+    )

@@ -1,0 +1,108 @@
+"""Everything that belongs to a person: their own lanes whole, and of shared ones what says that it is theirs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.domain import events as e
+from engine.domain.session import Session
+from engine.domain.streams import LANE, SESSION
+from engine.erasure.content import is_theirs, says_it_is_theirs, source_of
+from engine.erasure.report import Left
+from engine.erasure.scope import Scope, is_personal
+from engine.log.envelope import Envelope
+from projections.inline.sessions import find_session
+
+_MESSAGES = (e.MessageAppended, e.MessageRewritten)
+_SHORTEST_NAME = 3
+
+
+class Person:
+    """Reads the whole log for one person."""
+
+    def __init__(self, scope: Scope, user_id: str, platform: str | None) -> None:
+        self.scope = scope
+        self.shared: dict[str, Session] = {}
+        """Sessions that lose what says whose they were, and are to be claimed again for the place alone."""
+        self._user_id, self._platform = user_id, platform
+        self._names = {user_id}
+        self._keys: dict[str, tuple[str, str | None]] = {}
+        self._theirs: dict[str, list[Envelope]] = {}
+        self._private: set[str] = set()
+        self._said: dict[str, list[Envelope]] = {}
+        self._beside: dict[tuple[str, str], list[int]] = {}
+
+    def read(self) -> None:
+        """Read the log and take in what belongs to the person."""
+        for envelope in self.scope.log.events():
+            self._look_at(envelope)
+        for stream in self._theirs:
+            if stream.startswith(LANE):
+                self._lane(stream)
+        for stream, envelopes in self._theirs.items():
+            if stream.startswith(SESSION):
+                self._session(stream.removeprefix(SESSION), envelopes)
+        for stream, envelopes in self._said.items():
+            if self._may_be_theirs(stream.removeprefix(SESSION)):
+                self._take(envelopes)
+        for (field, name), positions in self._beside.items():
+            self.scope.left.append(
+                Left(f"the {field} {name!r}", "it stands beside the payload, where nothing is erased", tuple(positions))
+            )
+
+    def _look_at(self, envelope: Envelope) -> None:
+        event, stream = envelope.event, envelope.stream
+        if isinstance(event, e.LaneRouted) and event.key is not None:
+            self._keys[stream] = event.key, event.identity
+        source = source_of(event)
+        if source is not None and is_theirs(source, self._user_id, self._platform):
+            self._theirs.setdefault(stream, []).append(envelope)
+            self._name(stream, source)
+        elif isinstance(event, _MESSAGES) and says_it_is_theirs(event.message, self._user_id):
+            self._said.setdefault(stream, []).append(envelope)
+        for field in ("actor", "reason", "metadata"):
+            value = getattr(envelope, field)
+            if value and any(name in value for name in self._names):
+                self._beside.setdefault((field, value), []).append(envelope.position)
+
+    def _name(self, stream: str, source: Mapping[str, Any]) -> None:
+        private = source.get("chat_type", "dm") == "dm"
+        if private:
+            self._private.add(stream)
+        for name in (source.get("user_name"), source.get("chat_name") if private else None):
+            if isinstance(name, str) and len(name) >= _SHORTEST_NAME:
+                self._names.add(name)
+
+    def _lane(self, stream: str) -> None:
+        key, identity = self._keys.get(stream, ("", None))
+        if key and (stream in self._private or is_personal(identity)):
+            self.scope.lane(key, stream.removeprefix(LANE))
+        else:
+            self._take(self._theirs[stream])
+
+    def _session(self, session_id: str, envelopes: list[Envelope]) -> None:
+        if session_id in self.scope.whole:
+            return
+        head = find_session(self.scope.log.reader, session_id)
+        if SESSION + session_id in self._private or (head is not None and self._is_theirs(head)):
+            self.scope.session(session_id)
+            return
+        self._take(envelopes)
+        self.scope.left.append(
+            Left(f"session {session_id}", "several people wrote in it: messages that do not name their sender stay")
+        )
+        if head is not None and head.lane is not None:
+            self.shared[session_id] = head
+
+    def _may_be_theirs(self, session_id: str) -> bool:
+        """Return True for a session that is not erased whole, on the platform where the id is the person's."""
+        if session_id in self.scope.whole:
+            return False
+        head = None if self._platform is None else find_session(self.scope.log.reader, session_id)
+        return self._platform is None or (head is not None and (head.source or {}).get("platform") == self._platform)
+
+    def _is_theirs(self, head: Session) -> bool:
+        return any(key == head.lane and is_personal(identity) for key, identity in self._keys.values())
+
+    def _take(self, envelopes: list[Envelope]) -> None:
+        for envelope in envelopes:
+            self.scope.add(envelope)

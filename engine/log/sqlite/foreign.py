@@ -1,0 +1,95 @@
+"""Reading another program's SQLite file: read-only, row by row, leaving no trace in its folder."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import apsw
+
+from engine.log.errors import ForeignFileError
+from engine.log.sqlite.locks import Patience
+
+_AT_ONCE = 500
+_PATIENCE = 2.0
+
+
+class ForeignFile:
+    """A SQLite file of another program. Its rows are read in pages, so memory does not grow with it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = str(path)
+        if not Path(path).is_file():
+            raise ForeignFileError(f"{path} does not exist or is no file; give the path of a database")
+        try:
+            self._connection = self._open()
+            self.tables = {str(name) for (name,) in self.query("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        except apsw.Error as error:
+            raise self._explained(error) from error
+
+    def _open(self) -> apsw.Connection:
+        """Open a file that is being written with its WAL, any other without touching its folder."""
+        live = Path(f"{self.path}-wal").exists()
+        uri = f"file:{quote(str(Path(self.path).absolute()))}?mode=ro{'' if live else '&immutable=1'}"
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        connection.set_busy_handler(Patience(_PATIENCE))
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        return connection
+
+    def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query; a text that is not UTF-8 is read as far as it can be."""
+        try:
+            return self._connection.execute(sql, bindings).fetchall()
+        except apsw.Error as error:
+            raise self._explained(error) from error
+        except UnicodeDecodeError as error:
+            raise ForeignFileError(f"{self.path} has a text that is not UTF-8: {error}") from error
+
+    def columns(self, table: str) -> list[str]:
+        """Return the names of a table's columns; none if there is no such table."""
+        return [str(row[1]) for row in self.query(f"PRAGMA table_info({_quoted(table)})")]
+
+    def rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        key: str,
+        *,
+        where: str = "",
+        bindings: Sequence[Any] = (),
+        after: Any = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a table by a growing key, page by page, as dicts; `after` leaves out those before."""
+        named, grows = ", ".join(map(_quoted, columns)), _quoted(key)
+        place = list(columns).index(key)
+        while True:
+            conditions = [part for part in (where, "" if after is None else f"{grows} > ?") if part]
+            asked = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+            sql = f"SELECT {named} FROM {_quoted(table)}{asked} ORDER BY {grows} LIMIT {_AT_ONCE}"
+            page = self.query(sql, (*bindings, *(() if after is None else (after,))))
+            yield from (dict(zip(columns, row, strict=True)) for row in page)
+            if len(page) < _AT_ONCE:
+                return
+            after = page[-1][place]
+
+    def _explained(self, error: apsw.Error) -> ForeignFileError:
+        match error:
+            case apsw.NotADBError():
+                why = "it is not a SQLite file"
+            case apsw.BusyError() | apsw.LockedError():
+                why = "another program keeps it locked; stop that program or try again"
+            case apsw.CorruptError():
+                why = "it is damaged; let its own program repair it first"
+            case _:
+                why = str(error)
+        return ForeignFileError(f"{self.path} cannot be read: {why}")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

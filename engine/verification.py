@@ -1,0 +1,41 @@
+"""Verifying a store: its log, and the state tables beside it."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engine.log.protocol import Log, Progress, Verification
+from projections.inline.comparison import compare
+
+
+class StoreVerification(Verification, frozen=True, kw_only=True):
+    """The findings of `verify`: those of the log, and the first row of the state tables that the log contradicts.
+
+    `bad_position` is then the last event that the row is made of, if that is known.
+    """
+
+    state_rows: int = 0
+    table: str | None = None
+    key: str | None = None
+
+
+def verify_store(log: Log, progress: Progress | None, published: str | Iterable[str] | None) -> StoreVerification:
+    """Verify the log, and if it is sound fold it again and compare the state tables row by row."""
+    found = StoreVerification(**msgspec.structs.asdict(log.verify(progress, published)))
+    if not found.ok:
+        return found
+    compared = compare(log)
+    different = compared.difference
+    if different is None:
+        return msgspec.structs.replace(found, state_rows=compared.rows)
+    where = different.table if different.key is None else f"{different.table}, row {different.key!r}"
+    return msgspec.structs.replace(
+        found,
+        ok=False,
+        state_rows=compared.rows,
+        table=different.table,
+        key=different.key,
+        bad_position=different.position,
+        problem=f"state table {where}: {different.problem}; the log is sound: SessionStore.rebuild() makes the "
+        "state tables again from it",
+    )

@@ -1,0 +1,140 @@
+"""The fold of lanes, sessions and turns: the same for a command that decides and for a replay of what was decided.
+
+States are read from the tables when first asked for, evolve in memory, and are written once.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC
+
+from engine.domain import events as e, lane as lanes, session as sessions, turn as turns
+from engine.domain.encoding import Content, Erased
+from engine.domain.lane import Lane
+from engine.domain.lane_entry import entry_of
+from engine.domain.session import Session
+from engine.domain.streams import LANE, SESSION
+from engine.domain.turn import TurnState
+from engine.log.protocol import Queries
+from projections.inline import (
+    copies,
+    lanes as lane_tables,
+    message_ids,
+    sessions as session_tables,
+    turns as turn_tables,
+)
+from projections.inline.changes import Change
+
+_TURN = frozenset({e.TurnBegun, e.TurnRenewed, e.TurnEnded, e.TurnInterrupted})
+
+
+class Fold:
+    """States as they stand in one transaction."""
+
+    def __init__(self, reads: Queries, heads: Mapping[str, Session] | None = None) -> None:
+        self._reads = reads
+        self._heads = {} if heads is None else heads
+        self._lane_ids: dict[str, str | None] = {}
+        self._lanes: dict[str, tuple[Lane | None, Lane]] = {}
+        self._sessions: dict[str, tuple[Session | None, Session | None]] = {}
+        self._turns: dict[str, TurnState | None] = {}
+        self._changed_lanes: dict[str, None] = {}
+        self._changed_turns: dict[str, None] = {}
+        self.changed_heads: dict[str, Session] = {}
+        self._others: list[Change] = []
+
+    # States
+
+    def lane(self, key: str) -> Lane | None:
+        """Return the lane of a key as it stands; None if there is none."""
+        if key not in self._lane_ids:
+            found = lane_tables.find_lane(self._reads, key)
+            if found is None:
+                self._lane_ids[key] = None
+            else:
+                self._know(found)
+        lane_id = self._lane_ids[key]
+        return None if lane_id is None else self._lanes[lane_id][1]
+
+    def lane_with_id(self, lane_id: str) -> Lane | None:
+        """Return the lane of a stream as it stands; None if it leads nowhere."""
+        if lane_id not in self._lanes:
+            found = lane_tables.lane_with_id(self._reads, lane_id)
+            if found is None:
+                return None
+            self._know(found)
+        return self._lanes[lane_id][1]
+
+    def _know(self, lane: Lane) -> None:
+        self._lanes.setdefault(lane.lane_id, (lane, lane))
+        self._lane_ids[lane.key] = lane.lane_id
+
+    def session(self, session_id: str) -> Session | None:
+        """Return the head of a session as it stands; None if there is none."""
+        known = self._sessions.get(session_id)
+        if known is None:
+            found = self._heads.get(session_id) or session_tables.find_session(self._reads, session_id)
+            known = self._sessions[session_id] = (found, found)
+        return known[1]
+
+    def turn(self, conversation_id: str) -> TurnState | None:
+        """Return the open turn of a conversation as it stands."""
+        if conversation_id not in self._turns:
+            self._turns[conversation_id] = turn_tables.turn_of(self._reads, conversation_id)
+        return self._turns[conversation_id]
+
+    # Events
+
+    def on_session(self, session: Session, event: Content, time: int, version: int, position: int) -> Session:
+        """Let an event happen to a session; return its head after it."""
+        after = sessions.evolve(session, event, time, version)
+        session_id = session.session_id
+        before = self._sessions.get(session_id, (None, None))[0]
+        self._sessions[session_id] = before, after
+        self.changed_heads[session_id] = after
+        kind = type(event)
+        if kind in _TURN or kind is Erased:
+            conversation = after.conversation_id
+            self._turns[conversation] = turns.evolve(self.turn(conversation), event, session_id, time)
+            self._changed_turns[conversation] = None
+        if kind not in _TURN:
+            self._others += message_ids.changes_of(after, event, position)
+            if kind is e.MessageRewritten:
+                self._others += copies.changes_of(event, position)
+        return after
+
+    def on_lane(self, lane: Lane, event: Content, time: int, version: int, position: int) -> Lane:
+        """Let an event happen to a lane; return the lane after it."""
+        after = lanes.evolve(lane, event, time, version)
+        before = self._lanes.get(lane.lane_id, (None, lane))[0]
+        self._lanes[lane.lane_id] = before, after
+        self._lane_ids[after.key] = None if after.session_id is None else lane.lane_id
+        self._changed_lanes[lane.lane_id] = None
+        if after.key and after.session_id is not None and after.session_id != lane.session_id:
+            self._others.append(lane_tables.visit_of(after, position))
+        return after
+
+    def replay(self, stream: str, event: Content, time: int, version: int, position: int) -> None:
+        """Apply a recorded event; raise if no state can be made of it."""
+        if stream.startswith(SESSION):
+            session_id = stream.removeprefix(SESSION)
+            self.on_session(self.session(session_id) or Session(session_id), event, time, version, position)
+        elif stream.startswith(LANE):
+            lane_id = stream.removeprefix(LANE)
+            lane = self.lane_with_id(lane_id) or Lane(lane_id, version=version - 1)
+            after = self.on_lane(lane, event, time, version, position)
+            if after.session_id is not None and after.key:
+                entry_of(after, UTC)
+
+    # Writing
+
+    def changes(self) -> list[Change]:
+        """Return the statements that bring the tables up to date, in the order they must run in."""
+        changes = []
+        for session_id, head in self.changed_heads.items():
+            changes.append(session_tables.change_of(self._sessions[session_id][0], head))
+        for lane_id in self._changed_lanes:
+            change = lane_tables.change_of(*self._lanes[lane_id])
+            if change is not None:
+                changes.append(change)
+        if self._changed_turns:
+            changes += [turn_tables.change_of(each, self._turns[each]) for each in self._changed_turns]
+        return changes + self._others

@@ -1,0 +1,169 @@
+"""Views over random histories of all commands are a fresh fold of the log, whoever applied which batch (V3, V6, V7)."""
+
+import contextlib
+import os
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from engine import SessionStore
+from engine.domain.errors import EngineError
+from engine.log.sqlite.tables import SQLiteTables
+from projections.views import catchup
+from projections.views.runner import ViewRunner
+from projections.views.search import Search
+from projections.views.usage import Usage
+from projections.views.verify import verify_views
+from tests.faults.disk import memory_folder
+from tests.properties.model import EPOCH
+from tests.properties.test_store_machine import JUMPS, SOURCES, ZONE, messages
+from tests.properties.workers import source_of
+
+SOAK = int(os.environ.get("SOAK", "1"))
+RUNNERS = 3
+
+number = st.integers(0, 7)
+several = st.lists(messages, max_size=4)
+commands = st.one_of(
+    st.tuples(st.sampled_from(["route", "route", "new", "reset", "switch", "prune"]), number, number),
+    st.tuples(st.sampled_from(["append", "append", "append", "rewrite"]), number, several),
+    st.tuples(st.sampled_from(["rewind", "rewind", "restore"]), number, st.integers(1, 3)),
+    st.tuples(st.just("compress"), number, several),
+    st.tuples(st.sampled_from(["fork", "end", "reopen", "title"]), number, number),
+    st.tuples(st.just("spend"), number, st.sampled_from([None, 0.1, 0.2, 0.7])),
+    st.tuples(st.sampled_from(["begin", "finish", "recover", "clock"]), number, number),
+    st.tuples(st.sampled_from(["erase", "erase", "erase_session"]), number, st.integers(1, 60)),
+    st.tuples(st.sampled_from(["follow"] * 4 + ["rebuild"]), st.integers(0, RUNNERS - 1), st.integers(1, 6)),
+)
+
+
+class History:
+    """A store that is told random commands, and runners of its views as several processes have them."""
+
+    def __init__(self, folder):
+        self.now = EPOCH
+        self.store = SessionStore(folder, clock=lambda: self.now.astimezone(ZONE), synchronous="OFF", views=False)
+        self.tokens = []
+        self.tables = [SQLiteTables(folder / "views.db") for _ in range(RUNNERS)]
+        self.runners = [ViewRunner(self.store.log, tables, self.kinds()) for tables in self.tables]
+        self.route(0, 0)
+
+    def kinds(self):
+        return [Search(self.tables[0].text), Usage(lambda: ZONE)]
+
+    def key(self, n):
+        entries = self.store.list_sessions()
+        return entries[n % len(entries)].session_key
+
+    def session(self, n):
+        """A session of any lane, or one that nothing leads to any more."""
+        found = sorted({each.stream for each in self.store.log.events() if each.stream.startswith("session:")})
+        return found[n % len(found)].removeprefix("session:")
+
+    def tell(self, command, n, argument):
+        with contextlib.suppress(EngineError, ValueError, ZeroDivisionError):
+            getattr(self, command)(n, argument)
+
+    def route(self, n, _):
+        self.store.get_or_create_session(source_of(SOURCES[n % len(SOURCES)]))
+
+    def new(self, n, _):
+        self.store.get_or_create_session(source_of(SOURCES[n % len(SOURCES)]), force_new=True)
+
+    def reset(self, n, _):
+        self.store.reset_session(self.key(n))
+
+    def switch(self, n, other):
+        self.store.switch_session(self.key(n), self.session(other))
+
+    def prune(self, n, _):
+        self.store.prune_old_entries(n / 4)
+
+    def append(self, n, several):
+        self.store.append_messages(self.session(n), several)
+
+    def rewrite(self, n, several):
+        self.store.rewrite_transcript(self.session(n), several)
+
+    def rewind(self, n, turns):
+        self.store.rewind_session(self.session(n), turns)
+
+    def restore(self, n, _):
+        self.store.restore_rewound(self.session(n))
+
+    def compress(self, n, several):
+        self.store.compress_session(self.session(n), None, several, covers=n % 3)
+
+    def fork(self, n, _):
+        self.store.fork_session(self.session(n))
+
+    def end(self, n, _):
+        self.store.end_session(self.session(n), "user_exit")
+
+    def reopen(self, n, _):
+        self.store.reopen_session(self.session(n))
+
+    def title(self, n, _):
+        self.store.set_session_title(self.session(n), "trip")
+
+    def spend(self, n, cost):
+        self.store.update_session(self.key(n), n, input_tokens=n, cost_usd=cost, model="m" if n % 2 else None)
+
+    def begin(self, n, _):
+        self.tokens.append(self.store.begin_turn(self.key(n)))
+
+    def finish(self, n, _):
+        self.store.end_turn(self.tokens.pop(n % len(self.tokens)))
+
+    def recover(self, n, _):
+        self.store.recover_interrupted_turns()
+
+    def clock(self, n, _):
+        self.now += timedelta(microseconds=JUMPS[n])
+
+    def erase(self, n, distance):
+        last = self.store.log.last_position
+        positions = sorted({max(last - distance - each, 1) for each in range(n % 3 + 1)})
+        self.store.log.erase(positions, actor="operator", reason="asked to")
+
+    def erase_session(self, n, _):
+        positions = [each.position for each in self.store.log.stream(f"session:{self.session(n)}")]
+        self.store.log.erase(positions, actor="operator", reason="asked to")
+
+    def follow(self, runner, steps):
+        for _ in range(steps):
+            self.runners[runner].step()
+
+    def rebuild(self, runner, steps):
+        self.follow(runner, 1)
+        self.runners[runner].rebuild()
+        self.follow(runner, steps)
+
+    def difference(self):
+        while self.runners[0].step():
+            pass
+        found = verify_views(self.store.log, self.tables[0], self.kinds(), lambda: SQLiteTables(":memory:"))
+        assert found.positions == dict.fromkeys(("search", "usage"), self.store.log.last_position)
+        return found.difference
+
+    def close(self):
+        for runner in self.runners:
+            runner.stop()
+        self.store.close()
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Batches end in the middle of everything."""
+    monkeypatch.setattr(catchup, "BATCH", 7)
+
+
+@settings(max_examples=40 * SOAK, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@given(told=st.lists(commands, min_size=5, max_size=80))
+def test_every_view_is_the_fold_of_the_log_whatever_was_commanded(small_batches, told):
+    """V3, V6, V7: three runners take turns, rebuilds come in between, and payloads are erased before and after."""
+    with memory_folder() as folder, contextlib.closing(History(folder)) as history:
+        for command in told:
+            history.tell(*command)
+        assert history.difference() is None

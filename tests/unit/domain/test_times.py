@@ -1,0 +1,47 @@
+"""Times of the log and of the host, and nothing lost between them (G15, G29)."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, strategies as st
+
+from engine.domain.times import microseconds, moment
+
+BERLIN = ZoneInfo("Europe/Berlin")
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia"]
+
+
+def test_a_time_of_the_log_is_utc_microseconds() -> None:
+    assert microseconds(datetime(1970, 1, 1, tzinfo=UTC)) == 0
+    assert microseconds(datetime(1970, 1, 1, 1, 0, 0, 7, tzinfo=BERLIN)) == 7
+    assert microseconds(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)) == -1_000_000
+
+
+def test_a_time_without_a_zone_is_no_time_of_the_log() -> None:
+    with pytest.raises(TypeError):
+        microseconds(datetime(2026, 7, 1))
+
+
+@given(
+    st.datetimes(datetime(1900, 1, 2), datetime(2100, 1, 1), timezones=st.just(UTC)),
+    st.sampled_from(ZONES),
+)
+def test_no_microsecond_is_lost_in_any_zone(instant: datetime, zone: str) -> None:
+    back = moment(microseconds(instant), ZoneInfo(zone))
+    assert back == instant
+    assert microseconds(back) == microseconds(instant)
+    assert isinstance(back.tzinfo, timezone)
+
+
+def test_times_of_a_zone_subtract_to_what_passed_across_dst() -> None:
+    before = microseconds(datetime(2026, 3, 29, 1, 30, tzinfo=BERLIN))
+    after = microseconds(datetime(2026, 3, 29, 3, 30, tzinfo=BERLIN))
+    assert moment(after, BERLIN) - moment(before, BERLIN) == timedelta(hours=1)
+
+
+def test_the_second_coming_of_an_hour_keeps_its_own_offset() -> None:
+    first, second = (microseconds(datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN, fold=fold)) for fold in (0, 1))
+    assert second - first == 3_600_000_000
+    shown = moment(second, BERLIN)
+    assert (shown.isoformat(), shown.fold) == ("2026-10-25T02:30:00+01:00", 0)
