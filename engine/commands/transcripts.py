@@ -16,7 +16,7 @@ from engine.validation import checked_list
 from engine.work import Work
 from projections.inline.backwards import live_now, newest_first
 from projections.inline.sessions import find_tip
-from projections.inline.transcripts import inherited_with_ids, report, undo_of
+from projections.inline.transcripts import inherited_ids, report, undo_of
 
 
 def append_to_transcript(session_id: str, message: Mapping[str, Any], turn: str | None) -> Command[int | None]:
@@ -83,7 +83,7 @@ def _rewrite(work: Work, session_id: str, messages: list[e.MessageAppended], tur
 
 def _former(session: Session, reads: Queries, budget: int | None) -> FormerHistory:
     live = list(newest_first(reads, live_now(session), report, budget))
-    return FormerHistory(reversed(live), inherited_with_ids(reads, session))
+    return FormerHistory(reversed(live), list(inherited_ids(reads, session)))
 
 
 Cause = Literal["undo", "retry"]

@@ -10,6 +10,7 @@ from projections.inline.changes import Change
 from projections.inline.sessions import find_session
 from projections.inline.states import ask, number
 from projections.inline.texts import storable
+from projections.inline.transcripts import inherited_ids
 
 TABLES = (
     """CREATE TABLE message_ids (  -- The platforms' message ids: what makes an append idempotent.
@@ -24,7 +25,10 @@ TABLES = (
 KEYS = {"message_ids": "conversation_id, message_id, copied_at"}
 NAMES = tuple(KEYS)
 
-_KNOWN = "SELECT position FROM message_ids WHERE conversation_id = ? AND message_id = ? ORDER BY position LIMIT 1"
+_KNOWN = (
+    "SELECT position, copied_at FROM message_ids WHERE conversation_id = ? AND message_id = ? "
+    "ORDER BY position LIMIT 1"
+)
 _NEW = "INSERT INTO message_ids VALUES (?,?,0,?,?)"
 _COPIED = "INSERT INTO message_ids VALUES (?,?,?,?,?) ON CONFLICT (conversation_id, message_id, copied_at) DO NOTHING"
 _FREED = "DELETE FROM message_ids WHERE conversation_id = ? AND session_id = ?"
@@ -37,19 +41,31 @@ _FREED_AT = {
 
 def has_message(reads: Queries, session: Session, message_id: str) -> bool:
     """Return True if a platform id was ever appended to a session's conversation, or to what it was forked from."""
-    wanted, conversation, until = storable(message_id), _conversation(session), None
+    wanted, conversation = storable(message_id), _conversation(session)
     current: Session | None = session
+    fork: Session | None = None
     while current is not None:
         rows = ask(reads, NAMES[0], _KNOWN, (conversation, wanted))
-        if rows and (until is None or number(NAMES[0], message_id, rows[0][0]) <= until):
+        if rows and (fork is None or _has(reads, fork, message_id, *rows[0])):
             return True
         origin = _fork_of(reads, current)
         if origin is None or origin.forked_from is None:
             return False
-        until = origin.forked_at if until is None else min(until, origin.forked_at)
+        fork = origin if fork is None or origin.forked_at < fork.forked_at else fork
         current = find_session(reads, origin.parent_session_id or "")
         conversation = origin.forked_from
     return False
+
+
+def _has(reads: Queries, fork: Session, message_id: str, position: object, copied_at: object) -> bool:
+    """Return True if a message of another conversation was recorded before a fork was made from there.
+
+    The messages of a summary share one position: if a fork begins among them, its history says which it has.
+    """
+    at = number(NAMES[0], message_id, position)
+    if at != fork.forked_at or not copied_at:
+        return at <= fork.forked_at
+    return message_id in inherited_ids(reads, fork).get(at, ())
 
 
 def _fork_of(reads: Queries, session: Session) -> Session | None:

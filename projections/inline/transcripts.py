@@ -5,7 +5,7 @@ In memory a message is JSON, not objects: small, and every reader gets objects o
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 
 from engine.domain.encoding import decode
 from engine.domain.events import MessageAppended, TranscriptRewound
@@ -29,14 +29,17 @@ def report(position: int, error: str) -> None:
     logger.warning("what is at position %d cannot be read and is left out: %s", position, error)
 
 
-def inherited_with_ids(reads: Queries, session: Session) -> list[int]:
-    """Return the positions of the messages with platform ids that a session's history takes from other sessions."""
+def inherited_ids(reads: Queries, session: Session) -> dict[int, set[str]]:
+    """Return the platform ids of the messages that a session's history takes from other sessions, by position."""
     if not session.history_from:
-        return []
+        return {}
     begins = reads.payloads(session_stream(session.session_id), session.history_from - 1, session.history_from)
     rows = _inherited(reads, _usable(reads, begins))
-    found = zip(rows, objects_of(rows, report), strict=True)
-    return [row[3] for row, message in found if message is not None and "message_id" in message]
+    found: defaultdict[int, set[str]] = defaultdict(set)
+    for row, message in zip(rows, objects_of(rows, report), strict=True):
+        if message is not None and "message_id" in message:
+            found[row[3]].add(message["message_id"])
+    return found
 
 
 def undo_of(reads: Queries, session: Session) -> TranscriptRewound | None:

@@ -65,3 +65,23 @@ def test_erasing_in_an_earlier_segment_leaves_freed_ids_free(store, session_id):
     before = store.log.query("SELECT * FROM message_ids ORDER BY 1, 2")
     store.rebuild()
     assert store.log.query("SELECT * FROM message_ids ORDER BY 1, 2") == before
+
+
+def test_a_fork_within_a_summary_knows_the_ids_up_to_where_it_was_made(store, session_id):
+    """G43, G47: the messages of a summary are recorded by one event; a fork has some of them, a fork of it fewer."""
+    child = store.compress_session(session_id, None, [message(4), message(5), message(6)])
+    fork = store.fork_session(child, at="p5")
+    again = store.fork_session(fork, at="p4")
+    assert [store.has_platform_message_id(fork, f"p{n}") for n in range(1, 7)] == [True] * 5 + [False]
+    assert [store.has_platform_message_id(again, f"p{n}") for n in range(1, 7)] == [True] * 4 + [False] * 2
+    assert store.append_to_transcript(fork, message(6)) is not None
+    assert store.append_to_transcript(again, message(4)) is None
+    whole = store.fork_session(child)
+    assert store.has_platform_message_id(whole, "p6")
+
+
+def test_a_rewritten_parent_leaves_its_child_the_ids_that_the_summary_has(store, session_id):
+    """G47a: what is still said in the conversation is known."""
+    child = store.compress_session(session_id, None, [message(2)])
+    store.rewrite_transcript(session_id, [])
+    assert known(store, child) == {2}

@@ -73,7 +73,7 @@ class Model:
         self.turns: dict[str, Json] = {}
         self.closed: set[tuple[str, str]] = set()
         self.dead: set[str] = set()
-        self.ids: dict[str, dict[str, tuple[str, int]]] = {}
+        self.ids: dict[str, dict[str, list[tuple[str, int]]]] = {}
         self.written = 0
 
     @property
@@ -416,7 +416,7 @@ class Model:
             "live": [],
             "undone": [],
             "order": [],
-            "inherited_ids": set(),
+            "inherited": set(),
             "forked_from": None,
             "forked_at": 0,
         } | fields
@@ -533,8 +533,8 @@ class Model:
         found, conversation, until = self.sessions[self.tip(session)], "", None
         while True:
             conversation = conversation or found["conversation_id"]
-            known = self.ids.get(conversation, {}).get(message_id)
-            if known is not None and (until is None or known[1] <= until):
+            places = self.ids.get(conversation, {}).get(message_id, ())
+            if any(until is None or order <= until for _, order in places):
                 return True
             first = self.sessions[found["conversation_id"]]
             if first["forked_from"] is None:
@@ -568,7 +568,7 @@ class Model:
         message_id = message.get("message_id")
         if message_id is not None:
             known = self.ids.setdefault(session["conversation_id"], {})
-            known.setdefault(message_id, (session["session_id"], order))
+            known.setdefault(message_id, []).append((session["session_id"], order))
 
     def load_transcript(self, session: str) -> list[Json]:
         """G49a: of an unknown session, nothing."""
@@ -592,19 +592,29 @@ class Model:
             order=[order for _, order in rows],
             live=[True] * len(rows),
             undone=[],
-            inherited_ids={message.get("message_id") for message, _ in rows[len(messages) :]} - {None},
+            inherited={order for _, order in rows[len(messages) :]},
         )
 
     def rewrite_transcript(self, session: str, messages: Iterable[Json]) -> bool:
-        """G50. G47a: the ids of what it leaves out are free."""
+        """G50. G47a: the ids of what it leaves out are free; what it keeps stays where it was for those who forked."""
         found = self.known(session)
+        messages = list(messages)
+        left_out = found["inherited"] - self.kept(session, messages)
         known = self.ids.get(found["conversation_id"], {})
-        own = {message_id for message_id, (owner, _) in known.items() if owner == session}
-        for message_id in own | (found["inherited_ids"] & known.keys()):
-            del known[message_id]
+        for message_id, places in known.items():
+            known[message_id] = [at for at in places if at[0] != session and at[1] not in left_out]
         found.update(forked_from=None, forked_at=0)
         self.replace(found, self.stamped(messages))
         return True
+
+    def kept(self, session: str, messages: Iterable[Json]) -> set[int]:
+        """The places of the live messages that are given back as they are, each once."""
+        places = self.placed(session)
+        for given in map(whole, messages):
+            same = (place for place in places if place[0] == {"timestamp": place[0]["timestamp"]} | given)
+            if (found := next(same, None)) is not None:
+                places.remove(found)
+        return {order for _, order in self.placed(session)} - {order for _, order in places}
 
     def rewind_session(self, session: str, n: int = 1) -> Json | None:
         if session not in self.sessions:
