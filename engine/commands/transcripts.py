@@ -83,7 +83,7 @@ def _rewrite(work: Work, session_id: str, messages: list[e.MessageAppended], tur
 
 def _former(session: Session, reads: Queries, budget: int | None) -> FormerHistory:
     live = list(newest_first(reads, live_now(session), report, budget))
-    return FormerHistory(reversed(live), list(inherited_ids(reads, session)))
+    return FormerHistory(reversed(live), [at for at, ids in inherited_ids(reads, session).items() if ids])
 
 
 Cause = Literal["undo", "retry"]

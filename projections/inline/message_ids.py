@@ -26,8 +26,7 @@ KEYS = {"message_ids": "conversation_id, message_id, copied_at"}
 NAMES = tuple(KEYS)
 
 _KNOWN = (
-    "SELECT position, copied_at FROM message_ids WHERE conversation_id = ? AND message_id = ? "
-    "ORDER BY position LIMIT 1"
+    "SELECT position, copied_at FROM message_ids WHERE conversation_id = ? AND message_id = ? ORDER BY position LIMIT 1"
 )
 _NEW = "INSERT INTO message_ids VALUES (?,?,0,?,?)"
 _COPIED = "INSERT INTO message_ids VALUES (?,?,?,?,?) ON CONFLICT (conversation_id, message_id, copied_at) DO NOTHING"
@@ -65,7 +64,8 @@ def _has(reads: Queries, fork: Session, message_id: str, position: object, copie
     at = number(NAMES[0], message_id, position)
     if at != fork.forked_at or not copied_at:
         return at <= fork.forked_at
-    return message_id in inherited_ids(reads, fork).get(at, ())
+    ids = inherited_ids(reads, fork).get(at)
+    return ids is None or message_id in ids
 
 
 def _fork_of(reads: Queries, session: Session) -> Session | None:

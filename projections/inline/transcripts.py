@@ -30,15 +30,14 @@ def report(position: int, error: str) -> None:
 
 
 def inherited_ids(reads: Queries, session: Session) -> dict[int, set[str]]:
-    """Return the platform ids of the messages that a session's history takes from other sessions, by position."""
+    """Return the positions of the messages that a session's history takes from other sessions, with their ids."""
     if not session.history_from:
         return {}
     begins = reads.payloads(session_stream(session.session_id), session.history_from - 1, session.history_from)
     rows = _inherited(reads, _usable(reads, begins))
     found: defaultdict[int, set[str]] = defaultdict(set)
     for row, message in zip(rows, objects_of(rows, report), strict=True):
-        if message is not None and "message_id" in message:
-            found[row[3]].add(message["message_id"])
+        found[row[3]] |= set() if message is None or "message_id" not in message else {message["message_id"]}
     return found
 
 

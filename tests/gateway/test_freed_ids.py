@@ -76,8 +76,15 @@ def test_a_fork_within_a_summary_knows_the_ids_up_to_where_it_was_made(store, se
     assert [store.has_platform_message_id(again, f"p{n}") for n in range(1, 7)] == [True] * 4 + [False] * 2
     assert store.append_to_transcript(fork, message(6)) is not None
     assert store.append_to_transcript(again, message(4)) is None
-    whole = store.fork_session(child)
-    assert store.has_platform_message_id(whole, "p6")
+    assert store.has_platform_message_id(store.fork_session(child), "p6")
+
+
+def test_a_fork_of_a_compressed_session_knows_what_its_conversation_knew_then(store, source):
+    """G43, G47: it is made right after a summary that its own history has nothing of."""
+    closed = store.get_or_create_session(source()).session_id
+    store.get_or_create_session(source(), force_new=True)
+    store.compress_session(closed, None, [message(4)])
+    assert store.has_platform_message_id(store.fork_session(closed), "p4")
 
 
 def test_a_rewritten_parent_leaves_its_child_the_ids_that_the_summary_has(store, session_id):
