@@ -1,1 +1,31 @@
-"""Offline work on a log: as-of, diff, why, what-if, verify, rebuild."""
+"""Offline work on a log: as-of, diff, why, what-if, timeline. Nothing here writes to it.
+
+What is exported is imported when it is first used: the command's help needs none of it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replay.errors import (
+        BadMomentError as BadMomentError,
+        NoStoreError as NoStoreError,
+        ReplayError as ReplayError,
+        UnknownSubjectError as UnknownSubjectError,
+        UnsupportedStoreError as UnsupportedStoreError,
+    )
+    from replay.moments import Moment as Moment, moment_of as moment_of
+    from replay.opening import open_log as open_log
+
+_PLACES = {
+    "errors": ("BadMomentError", "NoStoreError", "ReplayError", "UnknownSubjectError", "UnsupportedStoreError"),
+    "moments": ("Moment", "moment_of"),
+    "opening": ("open_log",),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

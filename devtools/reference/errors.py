@@ -3,6 +3,7 @@
 import inspect
 
 import engine
+import replay.errors
 from devtools.reference.markdown import code, paragraphs, table
 from engine import EngineError
 
@@ -15,7 +16,7 @@ is a `ValueError` that names the argument. An error's message says what happened
 the same in general. A command that raised has changed nothing, but for the
 exceptions in [guarantees](../explanation/guarantees.md#durability).
 
-All can be imported from `engine`.
+All can be imported from `engine`, but those of `replay`.
 """
 
 
@@ -29,6 +30,7 @@ def page() -> str:
             HEAD,
             f"## Of a store's commands\n\n{_table('engine.errors')}",
             f"## Of the log\n\n{ALSO}\n\n{_table('engine.log.errors')}",
+            f"## Of questions about a log\n\nFrom `replay`.\n\n{_table('replay.errors')}",
             f"## The base of all\n\n{_table(EngineError.__module__)}",
         ]
     )
@@ -36,7 +38,8 @@ def page() -> str:
 
 def errors() -> list[type[EngineError]]:
     """Return the public errors, in the order they are defined in."""
-    found = [cls for cls in vars(engine).values() if inspect.isclass(cls) and issubclass(cls, EngineError)]
+    classes = [*vars(engine).values(), *vars(replay.errors).values()]
+    found = {cls for cls in classes if inspect.isclass(cls) and issubclass(cls, EngineError)}
     return sorted(found, key=lambda cls: inspect.getsourcelines(cls)[1])
 
 

@@ -19,6 +19,7 @@ ROOMS = (
     "engine/imports",
     "engine/commands",
     "engine",
+    "replay",
 )
 BEGIN, END = "<!-- modules: made by `make docs` from the first lines of the modules -->\n", "<!-- end of modules -->"
 
