@@ -1,6 +1,7 @@
 """The reference pages, made from the code: `make docs` writes them, and a test checks that they are current."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from devtools.reference import api, behaviours, errors, events, modules, settings, tables
@@ -14,6 +15,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/tables.md": tables.page,
     "docs/reference/settings.md": settings.page,
     "docs/explanation/architecture.md": modules.page,
-    "docs/explanation/behaviours.md": behaviours.page,
+    **{path: partial(behaviours.page, letter) for letter, path in behaviours.PAGES.items()},
 }
 """Each generated page, by its path, and the function that returns its text."""

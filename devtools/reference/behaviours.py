@@ -1,20 +1,27 @@
-"""The page of behaviours: its sentences are written by hand, the tests below them are found by number."""
+"""The pages of behaviours: their sentences are written by hand, the tests below them are found by number."""
 
 import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = "docs/explanation/behaviours.md"
+PAGES = {
+    "G": "docs/explanation/behaviours.md",
+    "W": "docs/explanation/behaviours-chat.md",
+    "V": "docs/explanation/behaviours-views.md",
+    "R": "docs/explanation/behaviours-replay.md",
+}
+"""The pages, by the letter that their rules' numbers begin with."""
 NOBODY = "> No test cites it."
 SHOWN = 3
 
-_RULE = re.compile(r"\*\*(G\d+[a-z]?)\.\*\* ")
-_CITED = re.compile(r"\bG(\d+)([a-z]?)\b(?: to G(\d+)\b)?")
-_IN_NAME = re.compile(r"_g(\d+[a-z]?)(?=_|$)")
+_RULE = re.compile(r"\*\*([GWVR]\d+[a-z]?)\.\*\* ")
+_CITED = re.compile(r"\b([GWVR])(\d+)([a-z]?)\b(?: to \1(\d+)\b)?")
+_IN_NAME = re.compile(r"_([gwvr])(\d+[a-z]?)(?=_|$)")
 
 
 class Citation(NamedTuple):
@@ -25,10 +32,10 @@ class Citation(NamedTuple):
     name: str
 
 
-def page() -> str:
-    """Return the page with the tests of today."""
+def page(letter: str) -> str:
+    """Return the page of a letter's rules with the tests of today."""
     found = citations()
-    paragraphs = (ROOT / PAGE).read_text().rstrip("\n").split("\n\n")
+    paragraphs = (ROOT / PAGES[letter]).read_text().rstrip("\n").split("\n\n")
     written = []
     for paragraph in paragraphs:
         if not paragraph.startswith("> "):
@@ -38,11 +45,12 @@ def page() -> str:
     return "\n\n".join(written) + "\n"
 
 
-def rules() -> list[str]:
-    """Return the numbers that have a line, in their order."""
-    return _RULE.findall((ROOT / PAGE).read_text())
+def rules(letter: str) -> list[str]:
+    """Return a letter's numbers that have a line, in their order."""
+    return _RULE.findall((ROOT / PAGES[letter]).read_text())
 
 
+@cache
 def citations() -> dict[str, list[Citation]]:
     """Return the tests that cite each number, the nearest citations first."""
     found: dict[str, dict[tuple[str, str], int]] = defaultdict(dict)
@@ -88,12 +96,12 @@ def _of_body(body: list[ast.stmt], source: str, prefix: str, above: list[str]) -
 
 
 def _spelled(found: re.Match[str]) -> str:
-    return f" G{found[1]} "
+    return f" {found[1].upper()}{found[2]} "
 
 
 def _numbers(text: str) -> Iterator[str]:
     """Yield the numbers that a text cites, those of a range included."""
-    for first, letter, last in _CITED.findall(text):
-        yield f"G{first}{letter}"
+    for kind, first, letter, last in _CITED.findall(text):
+        yield f"{kind}{first}{letter}"
         for between in range(int(first) + 1, int(last or 0) + 1):
-            yield f"G{between}"
+            yield f"{kind}{between}"
