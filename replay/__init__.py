@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     )
     from replay.moments import Moment as Moment, moment_of as moment_of
     from replay.opening import open_log as open_log
+    from replay.reasons import Decision as Decision, Why as Why, why as why
 
 _PLACES = {
     "errors": ("BadMomentError", "NoStoreError", "ReplayError", "UnknownSubjectError", "UnsupportedStoreError"),
     "moments": ("Moment", "moment_of"),
     "opening": ("open_log",),
+    "reasons": ("Decision", "Why", "why"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
