@@ -13,7 +13,10 @@ from engine.log.sqlite.agent import AgentFile
 _JSON_MARK = "\0json:"
 """What the agent writes before content that is no text."""
 _AS_JSON = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
-_KEPT = ("tool_name", "tool_call_id", "finish_reason", "reasoning", "reasoning_content", "token_count", *_AS_JSON)
+_KEPT = (
+    *("tool_name", "tool_call_id", "effect_disposition", "finish_reason", "reasoning", "reasoning_content"),
+    *("token_count", "api_content", *_AS_JSON),
+)
 _COMPRESSION = "compression"
 
 
@@ -53,11 +56,11 @@ class AgentDatabase:
             ended_at=None if ended is None else micros(ended),
             end_reason=None if ended is None else str(row.get("end_reason") or "ended"),
             child_session_id=self._child(row) if row.get("end_reason") == _COMPRESSION else None,
-            input_tokens=_count(row, "input_tokens"),
-            output_tokens=_count(row, "output_tokens"),
-            cache_read_tokens=_count(row, "cache_read_tokens"),
-            cache_write_tokens=_count(row, "cache_write_tokens"),
-            cost_usd=_cost(row),
+            input_tokens=count_of(row, "input_tokens"),
+            output_tokens=count_of(row, "output_tokens"),
+            cache_read_tokens=count_of(row, "cache_read_tokens"),
+            cache_write_tokens=count_of(row, "cache_write_tokens"),
+            cost_usd=cost_of(row),
             model=row.get("model") or None,
             provider=row.get("billing_provider") or None,
         )
@@ -80,7 +83,7 @@ class AgentDatabase:
         """Yield the messages of a session behind a row, in the order of their rows."""
         for row in self._file.messages(session_id, after):
             try:
-                yield FoundMessage(row["id"], micros(row["timestamp"]), _message(row), _state(row))
+                yield FoundMessage(row["id"], micros(row["timestamp"]), message_of(row), _state(row))
             except (ValueError, TypeError, KeyError) as error:
                 report.skip(f"message {row['id']} of session {session_id!r}", error)
 
@@ -129,7 +132,8 @@ def _origin(row: dict[str, Any]) -> dict[str, Any] | None:
     return {"platform": row["source"], "chat_type": "dm"} | known
 
 
-def _message(row: dict[str, Any]) -> dict[str, Any]:
+def message_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the message in a row, or raise ValueError if it is none."""
     content = row["content"]
     if isinstance(content, bytes):
         raise ValueError("its content is no text")
@@ -153,12 +157,14 @@ def _state(row: dict[str, Any]) -> str:
     return "compacted" if row.get("compacted") else "undone"
 
 
-def _count(row: dict[str, Any], name: str) -> int:
+def count_of(row: dict[str, Any], name: str) -> int:
+    """Return a number of tokens; 0 for what is none."""
     value = row.get(name) or 0
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _cost(row: dict[str, Any]) -> float | None:
+def cost_of(row: dict[str, Any]) -> float | None:
+    """Return what a session cost, as it was billed or else estimated."""
     for name in ("actual_cost_usd", "estimated_cost_usd"):
         value = row.get(name)
         if isinstance(value, (int, float)) and value >= 0:

@@ -154,6 +154,9 @@ def test_a_damaged_row_is_reported_and_the_rest_is_imported(store, source, path,
     add_message(source, "s1", "\0json:{broken")
     add_message(source, "s1", b"\xff\xfe")
     add_message(source, "s1", "bad time", timestamp=1e300)
+    source.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s1', 'user', CAST(x'ff' AS TEXT), 1.0)"
+    )
     add_message(source, "s1", "good too")
     add_route(source, KEY, {"session_id": "s1"})
     report = store.import_from(path)
@@ -164,6 +167,7 @@ def test_a_damaged_row_is_reported_and_the_rest_is_imported(store, source, path,
         "message 2 of session 's1'",
         "message 3 of session 's1'",
         "message 4 of session 's1'",
+        "message 5 of session 's1'",
         f"lane {KEY!r}",
     }
     assert "left out" in caplog.text

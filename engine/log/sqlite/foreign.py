@@ -24,9 +24,13 @@ class ForeignFile:
             raise ForeignFileError(f"{path} does not exist or is no file; give the path of a database")
         try:
             self._connection = self._open()
-            self.tables = {str(name) for (name,) in self.query("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         except apsw.Error as error:
             raise self._explained(error) from error
+        try:
+            self.query("SELECT count(*) FROM sqlite_schema")
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self) -> apsw.Connection:
         """Open a file that is being written with its WAL, any other without touching its folder."""
@@ -39,7 +43,7 @@ class ForeignFile:
         return connection
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query; a text that is not UTF-8 is read as far as it can be."""
+        """Return all rows of a query."""
         try:
             return self._connection.execute(sql, bindings).fetchall()
         except apsw.Error as error:
@@ -62,17 +66,36 @@ class ForeignFile:
         after: Any = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield the rows of a table by a growing key, page by page, as dicts; `after` leaves out those before."""
-        named, grows = ", ".join(map(_quoted, columns)), _quoted(key)
+        grows = _quoted(key)
         place = list(columns).index(key)
         while True:
             conditions = [part for part in (where, "" if after is None else f"{grows} > ?") if part]
             asked = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-            sql = f"SELECT {named} FROM {_quoted(table)}{asked} ORDER BY {grows} LIMIT {_AT_ONCE}"
-            page = self.query(sql, (*bindings, *(() if after is None else (after,))))
+            sql = f"SELECT {{}} FROM {_quoted(table)}{asked} ORDER BY {grows} LIMIT {_AT_ONCE}"
+            page = self._page(sql, columns, grows, table, (*bindings, *(() if after is None else (after,))))
             yield from (dict(zip(columns, row, strict=True)) for row in page)
             if len(page) < _AT_ONCE:
                 return
             after = page[-1][place]
+
+    def _page(
+        self, sql: str, columns: Sequence[str], grows: str, table: str, bindings: Sequence[Any]
+    ) -> list[tuple[Any, ...]]:
+        """Return a page of rows; a text that is not UTF-8 comes as bytes, and costs nobody else their row."""
+        try:
+            return self._connection.execute(sql.format(", ".join(map(_quoted, columns))), bindings).fetchall()
+        except apsw.Error as error:
+            raise self._explained(error) from error
+        except UnicodeDecodeError:
+            keys = self.query(sql.format(grows), bindings)
+        one = f"SELECT {{}} FROM {_quoted(table)} WHERE {grows} = ?"
+        return [tuple(self._value(one, _quoted(name), key) for name in columns) for (key,) in keys]
+
+    def _value(self, one: str, name: str, key: Any) -> Any:
+        try:
+            return self._connection.execute(one.format(name), (key,)).get
+        except UnicodeDecodeError:
+            return self._connection.execute(one.format(f"CAST({name} AS BLOB)"), (key,)).get
 
     def _explained(self, error: apsw.Error) -> ForeignFileError:
         match error:

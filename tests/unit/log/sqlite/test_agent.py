@@ -2,10 +2,12 @@
 
 import sqlite3
 
+import apsw
 import pytest
 
-from engine.log.errors import ForeignFileError
-from engine.log.sqlite.agent import AgentFile
+from engine.log.errors import ForeignFileError, LockedLogError
+from engine.log.sqlite import agent
+from engine.log.sqlite.agent import AgentFile, delete_session
 
 
 def make(path, *statements):
@@ -40,3 +42,43 @@ def test_a_table_without_the_needed_columns_is_named(tmp_path):
     path = make(tmp_path / "state.db", "CREATE TABLE sessions (id TEXT PRIMARY KEY)")
     with pytest.raises(ForeignFileError, match="'sessions' has no source, started_at"):
         AgentFile(path)
+
+
+@pytest.fixture
+def family(tmp_path):
+    return make(
+        tmp_path / "state.db",
+        "CREATE TABLE sessions (id TEXT PRIMARY KEY, source TEXT, started_at REAL, parent_session_id TEXT)",
+        "CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, timestamp REAL)",
+        "INSERT INTO sessions VALUES ('s', 'cli', 1.0, NULL), ('t', 'cli', 2.0, 's')",
+        "INSERT INTO messages VALUES (1, 's', 'user', 'hello', 3.0), (2, 't', 'user', 'hi', 4.0)",
+    )
+
+
+def test_sessions_in_short_say_when_they_were_last_spoken_in(family):
+    """W21."""
+    file = AgentFile(family)
+    assert [(each.id, each.title, each.last_spoken) for each in file.brief()] == [("s", None, 3.0), ("t", None, 4.0)]
+    assert (file.brief_of("t").parent_session_id, file.brief_of("u"), file.count_messages("t")) == ("s", None, 1)
+    file.close()
+
+
+def test_a_deleted_session_leaves_its_children_without_a_parent(family):
+    """W21."""
+    assert delete_session(family, "s") is True
+    assert delete_session(family, "s") is False
+    file = AgentFile(family)
+    assert [(each.id, each.parent_session_id) for each in file.brief()] == [("t", None)]
+    assert [row["id"] for row in file.rows("messages", ["id"], "id")] == [2]
+    file.close()
+
+
+def test_a_database_that_stays_locked_is_told(family, monkeypatch):
+    """W21: what could not be deleted was not."""
+    monkeypatch.setattr(agent, "_PATIENCE", 0.01)
+    connection = apsw.Connection(family)
+    connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(LockedLogError, match="deleting a session of"):
+        delete_session(family, "s")
+    connection.execute("ROLLBACK")
+    connection.close()

@@ -37,3 +37,15 @@ def test_nothing_is_written(path):
         file.query('DELETE FROM "odd ""name"')
     file.close()
     assert [each.name for each in path.parent.iterdir()] == ["other.db"]
+
+
+def test_a_text_that_is_no_utf8_comes_as_bytes_and_hides_no_other_row(path):
+    """V18: a damaged row."""
+    with sqlite3.connect(path) as connection:
+        connection.execute('UPDATE "odd ""name" SET words = CAST(x\'ff61\' AS TEXT) WHERE id = 7')
+    connection.close()
+    file = ForeignFile(path)
+    rows = {row["id"]: row["words"] for row in file.rows('odd "name', ["id", "words"], "id")}
+    file.close()
+    assert len(rows) == 1200
+    assert (rows[6], rows[7], rows[8]) == ("w5", b"\xffa", "w7")
