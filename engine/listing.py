@@ -10,7 +10,7 @@ from engine.domain.entry import SessionEntry
 from engine.domain.lane import Lane
 from engine.domain.streams import LANE
 from engine.domain.times import microseconds
-from engine.log.protocol import Queries, Reader
+from engine.log.protocol import Queries, Snapshot
 from engine.work import Touch
 from projections.inline.lanes import Place, find_usable_lane, lanes_after, usable_lane_with_id
 
@@ -30,7 +30,7 @@ def place_of(entry: SessionEntry) -> Place:
     return Place(microseconds(entry.updated_at), entry.session_key)
 
 
-def all_lanes(reads: Reader, pending: Mapping[str, Touch], since: int) -> Iterator[Lane]:
+def all_lanes(reads: Snapshot, pending: Mapping[str, Touch], since: int) -> Iterator[Lane]:
     """Yield every lane touched at or after a time once, newest first, a page in memory at a time.
 
     Those that somebody changes meanwhile, which may move them to where the list has been, follow at the end if they

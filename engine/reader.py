@@ -23,7 +23,7 @@ from engine.domain.transcript import Row, messages_of, objects_of
 from engine.errors import UnknownSessionError
 from engine.listing import all_lanes, lanes_from, newest_entries_first, place_of, touched
 from engine.log.errors import CorruptLogError
-from engine.log.protocol import Progress, Verification
+from engine.log.protocol import Progress, Snapshot, Verification
 from engine.log.sqlite.eventlog import EventLog
 from engine.model_override import sanitize_model_override
 from engine.validation import check_folder, check_size, checked_entry, checked_limit, checked_number, checked_question
@@ -96,10 +96,11 @@ class SessionReader:
         touches: Mapping[str, Touch] = _NO_TOUCHES,
         cached_transcript_bytes: int = DEFAULT_TRANSCRIPT_BYTES,
         answers: ViewAnswers | None = None,
+        reads: Snapshot | None = None,
     ) -> None:
         self._log = log
         self._answers = answers
-        self._reads = log.reader
+        self._reads: Snapshot = log.reader if reads is None else reads
         self._config: StoreSettings = GatewayConfig() if config is None else config
         self._clock = clock
         self._pending = touches
@@ -342,12 +343,12 @@ class SessionReader:
         return session
 
     def _info(self, session: Session) -> SessionInfo:
-        try:
-            return self._info_of(session, self._now().tzinfo)
-        except UNUSABLE as error:
-            raise unusable("sessions", session.session_id, error) from error
+        return info_of(session, self._now().tzinfo)
 
-    def _info_of(self, session: Session, zone: tzinfo | None) -> SessionInfo:
+
+def info_of(session: Session, zone: tzinfo | None) -> SessionInfo:
+    """Return a session as its caller sees it; raise CorruptStateError if its state makes no sense."""
+    try:
         return SessionInfo(
             session_id=session.session_id,
             conversation_id=session.conversation_id,
@@ -361,6 +362,8 @@ class SessionReader:
             title=session.title,
             message_count=session.live,
         )
+    except UNUSABLE as error:
+        raise unusable("sessions", session.session_id, error) from error
 
 
 def _since(now: datetime, active_minutes: float | None) -> int:

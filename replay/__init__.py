@@ -16,9 +16,17 @@ if TYPE_CHECKING:
     )
     from replay.moments import Moment as Moment, moment_of as moment_of
     from replay.opening import open_log as open_log
+    from replay.past import (
+        PastReader as PastReader,
+        as_of as as_of,
+        lane_at as lane_at,
+        session_at as session_at,
+        transcript_at as transcript_at,
+    )
     from replay.reasons import Decision as Decision, Why as Why, why as why
 
 _PLACES = {
+    "past": ("PastReader", "as_of", "lane_at", "session_at", "transcript_at"),
     "errors": ("BadMomentError", "NoStoreError", "ReplayError", "UnknownSubjectError", "UnsupportedStoreError"),
     "moments": ("Moment", "moment_of"),
     "opening": ("open_log",),

@@ -207,6 +207,11 @@ def evolve(session: Session, event: Content, time: int, version: int) -> Session
     return _replace(changed, version=version)
 
 
+def with_messages(head: Session, version: int) -> Session:
+    """Return the head at a version: nothing but messages is between."""
+    return _replace(head, live=head.live + version - head.version, version=version)
+
+
 # Rules
 
 

@@ -18,6 +18,9 @@ T = TypeVar("T")
 Payload = tuple[int, str, str | bytes, int, int]
 """An event of a stream, not decoded: version, topic, state, position, time."""
 
+Undecoded = tuple[str, int, str, str | bytes, int, int]
+"""An event, not decoded: stream, version, topic, state, position, time."""
+
 Progress = Callable[[int, int], None]
 """Told how many events were verified, and of how many."""
 
@@ -119,6 +122,21 @@ class Reader(Queries, Protocol):
     ) -> list[tuple[Any, ...]]:
         """Return at most `limit` rows of a stream with after < version <= upto, or the newest first."""
 
+    def streams_since(self, after: int, upto: int) -> dict[str, int]:
+        """Return the streams with an event at after < position <= upto, and the version of their first one there."""
+
+    def versions_at(self, position: int) -> dict[str, int]:
+        """Return the version that each stream had at a position."""
+
+    def version_at(self, stream: str, position: int) -> int | None:
+        """Return the version that a stream had at a position, or None if it had no events yet."""
+
+    def undecoded(self, after: int, upto: int, without: Sequence[str] = ()) -> list[Undecoded]:
+        """Return the events at after < position <= upto by position, but for some topics."""
+
+    def streams_begun_with(self, prefix: str, field: str, values: Sequence[str]) -> list[str]:
+        """Return the streams of a kind whose first event has one of these texts in a field of its payload."""
+
 
 class Snapshot(Queries, Protocol):
     """Reads the log as it was at one moment."""
@@ -160,6 +178,34 @@ class Scratch(StateTables, Protocol):
 
     def definition_problem(self, reads: Queries) -> str | None:
         """Return what of the tables and indexes in memory a log does not have, or has otherwise."""
+
+    def close(self) -> None:
+        """Forget the tables."""
+
+
+class Overlay(StateTables, Protocol):
+    """Temporary tables over those of a log: who reads through them sees their rows in the place of the log's own.
+
+    For one thread at a time.
+    """
+
+    def cover(
+        self, definition: str, *, hidden_by: str | None = None, upto: int | None = None, own: bool = True
+    ) -> None:
+        """Cover a table of the log by one of the same definition; what is written here goes into that.
+
+        Of the log's own rows those are seen that have nothing hidden in the column `hidden_by`, and no later
+        position than `upto`; unless `own`, none.
+        """
+
+    def hide(self, table: str, values: Iterable[str]) -> None:
+        """Hide the rows of a covered table with these values in its `hidden_by`, in the log and here."""
+
+    def one_state(self) -> AbstractContextManager[None]:
+        """Let everything that is read meanwhile see the log's own tables as they are at one moment."""
+
+    def own_query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query on the log's own tables, of the same moment."""
 
     def close(self) -> None:
         """Forget the tables."""
@@ -303,6 +349,9 @@ class Log(Protocol):
 
     def scratch(self) -> Scratch:
         """Return empty tables in memory over the events of this log; close them."""
+
+    def overlay(self) -> Overlay:
+        """Return temporary tables over those of this log; close them."""
 
     def verify(self, progress: Progress | None = None, published: "str | Iterable[str] | None" = None) -> Verification:
         """Recompute the hash chain and check the file; `published` are heads of earlier times to hold it to."""

@@ -7,11 +7,9 @@ nothing beyond their platform id; the other events of a session are few, and are
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
-
 from engine.domain import events as e
 from engine.domain.encoding import decode, tombstone_digest
-from engine.domain.session import Session, evolve
+from engine.domain.session import Session, evolve, with_messages
 from engine.domain.streams import LANE, SESSION, lane_stream, session_stream
 from engine.domain.transcript import MESSAGES
 from engine.log.envelope import Envelope
@@ -54,7 +52,7 @@ def fold_again(tables: StateTables, erased: Sequence[int], upto: int, apply: App
         _conversations_again(tables, whole, upto, apply)
     run(tables, lanes.removal_of(lane_ids))
     named = sorted(lane_stream(each) for each in lane_ids if not _nameless(tables, each))
-    _apply_all(tables, tables.positions_of(named, upto), apply)
+    apply_all(tables, tables.positions_of(named, upto), apply)
 
 
 def _conversations_with_quarantined(tables: StateTables) -> set[str]:
@@ -89,13 +87,8 @@ def _head_again(tables: StateTables, head: Session) -> Session:
     again = Session(head.session_id)
     rows = tables.payloads(session_stream(head.session_id), 0, head.version, without=sorted(MESSAGES))
     for version, topic, state, _, time in rows:
-        again = evolve(_with_messages(again, version), decode(topic, state), time, version)
-    return _with_messages(again, head.version + 1)
-
-
-def _with_messages(head: Session, version: int) -> Session:
-    """Return the head before a version: nothing but messages is between."""
-    return replace(head, live=head.live + version - 1 - head.version, version=version - 1)
+        again = evolve(with_messages(again, version - 1), decode(topic, state), time, version)
+    return with_messages(again, head.version)
 
 
 def _conversations_again(tables: StateTables, session_ids: Sequence[str], upto: int, apply: Apply) -> None:
@@ -108,9 +101,10 @@ def _conversations_again(tables: StateTables, session_ids: Sequence[str], upto: 
     run(tables, sessions.removal_of([*session_ids, *heads]))
     run(tables, message_ids.removal_of(heads.values()))
     run(tables, turns.removal_of(heads.values()))
-    _apply_all(tables, positions, apply)
+    apply_all(tables, positions, apply)
 
 
-def _apply_all(tables: StateTables, positions: Sequence[int], apply: Apply) -> None:
+def apply_all(tables: StateTables, positions: Sequence[int], apply: Apply) -> None:
+    """Apply the events at some positions, in order."""
     for start in range(0, len(positions), _BATCH):
         apply(tables, tables.recorded_at(positions[start : start + _BATCH]))

@@ -39,7 +39,8 @@ class Fold:
         self._changed_lanes: dict[str, None] = {}
         self._changed_turns: dict[str, None] = {}
         self.changed_heads: dict[str, Session] = {}
-        self._others: list[Change] = []
+        self._visits: list[Change] = []
+        self._ids: list[Change] = []
 
     # States
 
@@ -96,10 +97,18 @@ class Fold:
             self._turns[conversation] = turns.evolve(self.turn(conversation), event, session_id, time)
             self._changed_turns[conversation] = None
         if kind not in _TURN:
-            self._others += message_ids.changes_of(after, event, position)
+            self._ids += message_ids.changes_of(after, event, position)
             if kind is e.MessageRewritten:
-                self._others += copies.changes_of(event, position)
+                self._ids += copies.changes_of(event, position)
         return after
+
+    def pass_messages(self, session_id: str, version: int) -> None:
+        """Let nothing but messages happen to a session up to a version, unread: its head only counts them."""
+        head = self.session(session_id) or Session(session_id)
+        if head.version < version:
+            after = sessions.with_messages(head, version)
+            self._sessions[session_id] = self._sessions[session_id][0], after
+            self.changed_heads[session_id] = after
 
     def on_lane(self, lane: Lane, event: Content, time: int, version: int, position: int) -> Lane:
         """Let an event happen to a lane; return the lane after it."""
@@ -109,7 +118,7 @@ class Fold:
         self._lane_ids[after.key] = None if after.session_id is None else lane.lane_id
         self._changed_lanes[lane.lane_id] = None
         if after.key and after.session_id is not None and after.session_id != lane.session_id:
-            self._others.append(lane_tables.visit_of(after, position))
+            self._visits.append(lane_tables.visit_of(after, position))
         return after
 
     def replay(self, stream: str, event: Content, time: int, version: int, position: int) -> None:
@@ -128,6 +137,10 @@ class Fold:
 
     def changes(self) -> list[Change]:
         """Return the statements that bring the tables up to date, in the order they must run in."""
+        return self.state_changes() + self._ids
+
+    def state_changes(self) -> list[Change]:
+        """Return those of the statements that have nothing to do with single messages."""
         changes = []
         for session_id, head in self.changed_heads.items():
             changes.append(session_tables.change_of(self._sessions[session_id][0], head))
@@ -137,4 +150,4 @@ class Fold:
                 changes.append(change)
         if self._changed_turns:
             changes += [turn_tables.change_of(each, self._turns[each]) for each in self._changed_turns]
-        return changes + self._others
+        return changes + self._visits

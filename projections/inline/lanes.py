@@ -163,6 +163,15 @@ def lanes_of(reads: Queries, key: str) -> list[str]:
     return [text("lane_sessions", key, lane_id) for (lane_id,) in rows]
 
 
+def visits_since(reads: Queries, position: int) -> list[tuple[str, str, str]]:
+    """Return key, session and lane for each session that a lane was led to after a position, for the last time."""
+    sql = "SELECT key, session_id, lane_id FROM lane_sessions WHERE position > ?"
+    return [
+        (_original(key), session_id, lane_id)
+        for key, session_id, lane_id in ask(reads, "lane_sessions", sql, (position,))
+    ]
+
+
 def keys_of(reads: Queries, session_id: str) -> list[str]:
     """Return the keys of all lanes that ever led to a session."""
     rows = ask(reads, "lane_sessions", "SELECT key FROM lane_sessions WHERE session_id = ? ORDER BY key", (session_id,))

@@ -1,6 +1,7 @@
 """The platforms' message ids: what makes an append idempotent (G47), once per conversation and not once per segment."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from engine.domain import events as e
 from engine.domain.encoding import Content, Erased
@@ -113,6 +114,19 @@ def _freed_at(conversation: str, positions: Sequence[int]) -> Sequence[Change]:
     count = _FEW if len(positions) <= _FEW else _MANY
     parts = [positions[first : first + count] for first in range(0, len(positions), count)]
     return [(_FREED_AT[count], (conversation, *part, *[0] * (count - len(part)))) for part in parts]
+
+
+def rows_of(reads: Queries, conversation_id: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a conversation."""
+    sql = (
+        "SELECT conversation_id, message_id, copied_at, session_id, position FROM message_ids WHERE conversation_id = ?"
+    )
+    return ask(reads, NAMES[0], sql, (conversation_id,))
+
+
+def rows_again(rows: Iterable[tuple[Any, ...]]) -> list[Change]:
+    """Return what puts rows into the table as they are."""
+    return [("INSERT INTO message_ids VALUES (?,?,?,?,?)", row) for row in rows]
 
 
 def removal_of(sessions: Iterable[Session]) -> list[Change]:

@@ -37,7 +37,7 @@ logger = logging.getLogger("engine.projections")
 
 _BATCH = 500
 _PER_TRANSACTION = 5_000
-_TABLES = (
+BESIDE = (
     """CREATE TABLE IF NOT EXISTS projections (  -- How far the state tables are.
     name        TEXT PRIMARY KEY,  -- of a group of tables that are kept together
     fingerprint TEXT NOT NULL,     -- of the definition that made the tables
@@ -49,6 +49,7 @@ _TABLES = (
 )""",
     *quarantine.TABLES,
 )
+"""What is kept beside the state tables."""
 _ADVANCE = "UPDATE projections SET position = ? WHERE name = ?"
 
 
@@ -68,7 +69,7 @@ class InlineTables:
 
     def create(self, transaction: Transaction) -> None:
         """Create the tables if there are none; those of another definition stay until theirs are rebuilt."""
-        transaction.define(_TABLES)
+        transaction.define(BESIDE)
         if definition(transaction, NAME) is None:
             for name in reversed(TABLES):
                 transaction.execute(f"DROP TABLE IF EXISTS {name}")
@@ -176,16 +177,21 @@ def catch_up(log: Log) -> int:
 
 def make(tables: StateTables, generation: int = 0, began_at: int = 0) -> None:
     """Make empty tables where there are none, to be filled by `replay` from a log that ends at `began_at` now."""
-    tables.define(_TABLES)
+    tables.define(BESIDE)
     _define_state(tables, generation, began_at)
 
 
 def _define_state(tables: StateTables, generation: int, began_at: int) -> None:
     for module in STATE:
         tables.define(module.TABLES)
+    mark(tables, 0, generation, began_at)
+
+
+def mark(tables: StateTables, at: int, generation: int = 0, began_at: int = 0) -> None:
+    """Write down how far new tables are."""
     tables.execute(
-        "INSERT INTO projections VALUES (?,?,?,?,0,?,0)",
-        (NAME, fingerprint(), package_version(), generation, began_at),
+        "INSERT INTO projections VALUES (?,?,?,?,?,?,0)",
+        (NAME, fingerprint(), package_version(), generation, at, began_at),
     )
 
 
@@ -197,7 +203,7 @@ def replay(transaction: StateTables, upto: int, limit: int | None = None) -> int
     done = 0
     while after < stop:
         events = transaction.recorded(after, min(after + _BATCH, stop))
-        _apply_usable(transaction, events, began_at)
+        apply_usable(transaction, events, began_at)
         done += len(events)
         after = min(after + _BATCH, stop)
     if done:
@@ -205,7 +211,7 @@ def replay(transaction: StateTables, upto: int, limit: int | None = None) -> int
     return done
 
 
-def _apply_usable(transaction: StateTables, events: Sequence[Envelope], began_at: int = 0) -> None:
+def apply_usable(transaction: StateTables, events: Sequence[Envelope], began_at: int = 0) -> None:
     """Apply what others may have written: an event that cannot be used is quarantined, and the rest goes on."""
     try:
         transaction.attempt(partial(_fold_into_tables, events=events, began_at=began_at))
@@ -229,7 +235,7 @@ def _fold_into_tables(transaction: StateTables, events: Sequence[Envelope], bega
         if isinstance(content, ContentErased):
             run(transaction, fold.changes())
             if each.position > began_at:
-                fold_again(transaction, content.positions, each.position, _apply_usable)
+                fold_again(transaction, content.positions, each.position, apply_usable)
             transaction.execute("UPDATE projections SET erased_at = ? WHERE name = ?", (each.position, NAME))
             fold = Fold(transaction)
         elif each.stream != LOG:

@@ -10,7 +10,9 @@ import pytest
 
 from engine.log.errors import LogError
 from engine.log.sqlite.backend import SQLiteBackend
+from engine.log.sqlite.overlay import Overlay
 from engine.log.sqlite.reader import Snapshot, SQLiteReader
+from engine.log.sqlite.scratch import Scratch
 from engine.log.sqlite.transaction import SQLiteTransaction
 from engine.log.sqlite.watch import SQLiteWatch
 from tests.sources import ABOVE_THE_SEAM, ROOT
@@ -50,6 +52,8 @@ def recording() -> Iterator[Seam]:
         _record_commands(seam, patch)
         for kind in (SQLiteReader, SQLiteWatch, Snapshot):
             patch.setattr(kind, "query", _recorded(kind.query, seam.read))
+        patch.setattr(Overlay, "own_query", _recorded(Overlay.own_query, seam.read, looked_at=False))
+        patch.setattr(Scratch, "query", _recorded(Scratch.query, seam.read, looked_at=False))
         yield seam
 
 

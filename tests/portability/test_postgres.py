@@ -24,6 +24,7 @@ from engine.log import EventLog
 from engine.log.library.tables import advance, keep_snapshots, snapshots_of, tracked_position
 from engine.log.protocol import Transaction
 from projections.inline import rebuilding
+from projections.inline.past import tables_at
 from tests.histories.histories import Clock, live_through
 from tests.portability.postgres import Connection, definition, is_definition, marked, numbered, server
 from tests.portability.recorder import ROLLBACK, UNDO, Given, Seam, recording
@@ -90,6 +91,8 @@ def live_on(store: SessionStore, clock: Clock) -> None:
     store.rewrite_transcript(again.session_id, store.load_transcript(again.session_id))
     store.erase(lane=again.session_key, reason="asked to")
     store.rebuild()
+    for from_start in (False, True):
+        tables_at(store.log, store.log.last_position // 2, from_start=from_start).close()
     store.log.transact(rebuilding._begin)
     rebuilding.discard(store.log, building=True)
     with pytest.raises(ValueError, match="on purpose"):

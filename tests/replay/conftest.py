@@ -5,7 +5,7 @@ import pytest
 
 from engine.log.sqlite.eventlog import EventLog
 from replay import open_log
-from tests.gateway.conftest import clock as clock, open_store as open_store
+from tests.gateway.conftest import clock as clock, open_store as open_store, store as store
 from tests.replay.incident import record
 
 

@@ -37,6 +37,7 @@ from engine.log.sqlite.backup import back_up
 from engine.log.sqlite.database import Database, keep_for_ever
 from engine.log.sqlite.dialect import SQLiteDialect
 from engine.log.sqlite.erasure import Part, Wish, checked_positions
+from engine.log.sqlite.overlay import Overlay
 from engine.log.sqlite.reader import Snapshot, SQLiteReader
 from engine.log.sqlite.scratch import Scratch
 from engine.log.sqlite.transaction import SQLiteTransaction
@@ -288,6 +289,10 @@ class EventLog:
     def scratch(self) -> Scratch:
         """Return empty tables in memory over the events of this log; close them."""
         return Scratch(self.reader)
+
+    def overlay(self) -> Overlay:
+        """Return temporary tables over those of this log; close them."""
+        return Overlay(self.reader)
 
     def verify(self, progress: Progress | None = None, published: str | Iterable[str] | None = None) -> Verification:
         """Recompute the whole hash chain, streaming, and check the rules, the indexes and the pages of the file.

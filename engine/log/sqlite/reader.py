@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from json import dumps
 from typing import Any
 
 import apsw
@@ -11,6 +12,7 @@ import apsw
 from engine.log.chain import genesis
 from engine.log.envelope import Envelope
 from engine.log.errors import ClosedLogError, CorruptLogError, InvalidEventError, LogError
+from engine.log.protocol import Undecoded
 from engine.log.rows import STORED
 from engine.log.sqlite.database import close_connection
 from engine.log.sqlite.names import ID, Names
@@ -19,6 +21,7 @@ from engine.log.sqlite.queries import BEYOND, COLUMNS, SQLiteQueries, not_text
 _BATCH = 250
 _POSITION = STORED.index("position")
 _TOPIC_WINDOW = 20_000
+_BY_STREAM = "events INDEXED BY sqlite_autoindex_events_1"
 _IDLE_CONNECTIONS = 8
 _LONGEST_LOOK = 5.0
 
@@ -94,6 +97,15 @@ class SQLiteReader(SQLiteQueries):
                 return connection
         close_connection(connection)
         raise self._closed.with_traceback(None)
+
+    def release(self, connection: apsw.Connection) -> None:
+        """Close a connection that was for watching before the log is."""
+        with self._mutex:
+            mine = [each for each in self._watching if each[0] is connection]
+            self._watching = [each for each in self._watching if each[0] is not connection]
+        for each, mutex in mine:
+            with mutex:
+                close_connection(each)
 
     def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
         """Return the single value of a query, or None."""
@@ -196,6 +208,52 @@ class SQLiteReader(SQLiteQueries):
             f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
             (stream, after, upto, limit),
         )
+
+    def streams_since(self, after: int, upto: int) -> dict[str, int]:
+        """Return the streams with an event at after < position <= upto, and the version of their first one there."""
+        return self._by_name(
+            "SELECT stream, min(version) FROM events WHERE position > ? AND position <= ? GROUP BY stream",
+            (after, upto),
+        )
+
+    def versions_at(self, position: int) -> dict[str, int]:
+        """Return the version that each stream had at a position; from the index, which holds the positions too."""
+        return self._by_name(
+            f"SELECT stream, max(version) FROM {_BY_STREAM} WHERE +position <= ? GROUP BY stream", (position,)
+        )
+
+    def version_at(self, stream: str, position: int) -> int | None:
+        """Return the version that a stream had at a position, or None if it had no events yet."""
+        sql = f"SELECT max(version) FROM {_BY_STREAM} WHERE stream = {ID} AND +position <= ?"
+        version: int | None = self.value(sql, (stream, position))
+        return version
+
+    def _by_name(self, sql: str, bindings: Sequence[Any]) -> dict[str, int]:
+        rows = self.query(sql, bindings)
+        names = self.names.named([stream for stream, _ in rows], self.query)
+        return dict(zip(names, (version for _, version in rows), strict=True))
+
+    def undecoded(self, after: int, upto: int, without: Sequence[str] = ()) -> list[Undecoded]:
+        """Return the events at after < position <= upto by position, but for some topics."""
+        rows = self.query(
+            "SELECT stream, version, topic, state, position, time FROM events WHERE position > ? AND position <= ? "
+            f"AND topic NOT IN ({','.join('?' * len(without))}) ORDER BY position",
+            (after, upto, *without),
+        )
+        names = self.names.named([row[0] for row in rows], self.query)
+        return [(name, *row[1:]) for name, row in zip(names, rows, strict=True)]
+
+    def streams_begun_with(self, prefix: str, field: str, values: Sequence[str]) -> list[str]:
+        """Return the streams of a kind whose first event has one of these texts in a field of its payload."""
+        return [
+            name
+            for (name,) in self.query(
+                "SELECT name FROM names JOIN events ON events.stream = names.id AND events.version = 1 "
+                "WHERE name >= ? AND name < ? AND json_valid(state) "
+                "AND state ->> ? IN (SELECT value FROM json_each(?)) ORDER BY position",
+                (prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1), field, dumps(list(values))),
+            )
+        ]
 
     def by_stream(self, stream: str, after: int, upto: int | None, *, backwards: bool = False) -> Iterator[Envelope]:
         """Yield events of one stream with a version above `after`, in order or newest first."""

@@ -18,9 +18,9 @@ T = TypeVar("T")
 class Scratch:
     """Projections' tables in memory; the events they are folded from are read from `reads`."""
 
-    def __init__(self, reads: Queries) -> None:
+    def __init__(self, reads: Queries, connection: apsw.Connection | None = None) -> None:
         self.reads = reads
-        self._connection = apsw.Connection(":memory:")
+        self._connection = apsw.Connection(":memory:") if connection is None else connection
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query on the tables in memory."""
