@@ -5,6 +5,7 @@ These names are the public API; `import name as name` is how Python's type check
 
 from engine.acting import acting as acting
 from engine.aio import AsyncSessionStore as AsyncSessionStore
+from engine.arrivals import AsyncFollower as AsyncFollower
 from engine.commands.lanes import Notices as Notices
 from engine.context import (
     clear_session_vars as clear_session_vars,
@@ -38,6 +39,7 @@ from engine.errors import (
     UnknownLaneError as UnknownLaneError,
     UnknownSessionError as UnknownSessionError,
 )
+from engine.following import Follower as Follower
 from engine.heads import Heads as Heads
 from engine.health import StoreHealth as StoreHealth
 from engine.imports.report import ImportReport as ImportReport, Skipped as Skipped

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from engine.arrivals import Arrivals, AsyncFollower
 from engine.claims import TurnClaim
 from engine.clock import local_now
 from engine.command import Command, Sweep
@@ -23,6 +24,7 @@ from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
 from engine.domain.sources import SessionSource
 from engine.erasure.report import ErasureReport
+from engine.following import Changes
 from engine.heads import Heads
 from engine.health import StoreHealth
 from engine.importing import ImportProgress
@@ -53,6 +55,7 @@ class AsyncSessionStore:
         self._runner = store.runner
         self._readers = ThreadPoolExecutor(_READERS, "session-reading")
         self._routes = RouteQueue(store.routes.find, self._readers)
+        self._arrivals = Arrivals(store.log)
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Future[Any]] = set()
 
@@ -448,6 +451,29 @@ class AsyncSessionStore:
         """Compare every view with a fresh fold of the log; name the first difference (V7)."""
         return await self._read(self.store.verify_views)
 
+    # Following
+
+    def follow(
+        self,
+        after: int = 0,
+        topics: Sequence[str] | None = None,
+        lanes: Sequence[str] | None = None,
+        sessions: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> AsyncFollower:
+        """Return an asynchronous iterator over the changes after a position, of any process, that waits for more (V14).
+
+        Args:
+            after: The position of the last change that was handled; 0 begins with the first.
+            topics: Only events of these kinds, such as "message.appended".
+            lanes: Only what happens to these lanes, by session key, and to every session they ever led to.
+            sessions: Only what happens to these sessions, by id. With `lanes`: to either.
+            timeout: Seconds without a change after which the iteration ends; begun again it goes on. None waits.
+        """
+        changes = Changes(self.store.log, topics, lanes, sessions)
+        return AsyncFollower(self._arrivals, changes, self._readers, after, timeout)
+
     # Erasure
 
     async def erase(
@@ -510,6 +536,7 @@ class AsyncSessionStore:
         """Close the store that all its faces share."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+        self._arrivals.close()
         await self._read(self.store.close)
         self._readers.shutdown(wait=False)
 

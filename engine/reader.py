@@ -21,6 +21,7 @@ from engine.domain.session import Session
 from engine.domain.times import microseconds, moment
 from engine.domain.transcript import Row, messages_of, objects_of
 from engine.errors import UnknownSessionError
+from engine.following import Changes, Follower
 from engine.listing import all_lanes, lanes_from, newest_entries_first, place_of, touched
 from engine.log.errors import CorruptLogError
 from engine.log.protocol import Progress, Snapshot, Verification
@@ -270,6 +271,28 @@ class SessionReader:
         if self._answers is None:
             raise ValueError(WITHOUT_VIEWS)
         return self._answers
+
+    # Following
+
+    def follow(
+        self,
+        after: int = 0,
+        topics: Sequence[str] | None = None,
+        lanes: Sequence[str] | None = None,
+        sessions: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Follower:
+        """Return an iterator over the changes after a position, of any process, that waits for more (V14).
+
+        Args:
+            after: The position of the last change that was handled; 0 begins with the first.
+            topics: Only events of these kinds, such as "message.appended".
+            lanes: Only what happens to these lanes, by session key, and to every session they ever led to.
+            sessions: Only what happens to these sessions, by id. With `lanes`: to either.
+            timeout: Seconds without a change after which the iteration ends; begun again it goes on. None waits.
+        """
+        return Follower(self._log, Changes(self._log, topics, lanes, sessions), after, timeout)
 
     # The store as a whole
 

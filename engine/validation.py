@@ -1,7 +1,7 @@
 """Checks of arguments: a bad one is refused by name, before anything is done."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any
 
@@ -46,6 +46,23 @@ def checked_lease(seconds: Any) -> float | None:
     if not lease > 0:
         raise ValueError(f"lease_seconds must be more than 0, or None to never run out, not {seconds!r}")
     return lease
+
+
+def checked_timeout(seconds: Any) -> float | None:
+    """Return how long to wait; None waits for ever."""
+    if seconds is None:
+        return None
+    timeout = float(checked_number("timeout", seconds))
+    if not timeout >= 0:
+        raise ValueError(f"timeout must be seconds, at least 0, or None to wait for ever, not {seconds!r}")
+    return timeout
+
+
+def checked_texts(name: str, values: object) -> list[str]:
+    """Return the value if it is a list of texts."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, Set)):
+        raise ValueError(f"{name} must be a list of texts, not {values!r:.200}")
+    return [checked_text(f"each of {name}", value) for value in values]
 
 
 def checked_title(title: object) -> str | None:

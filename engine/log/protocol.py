@@ -4,7 +4,7 @@ No type of a database driver crosses this line: rows are tuples, errors are thos
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -114,8 +114,13 @@ class Reader(Queries, Protocol):
     def last_position(self) -> int:
         """Return the position of the newest event, of any process; 0 while there is none."""
 
-    def stored(self, after: int, upto: int, topics: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
-        """Return at most `limit` rows at after < position <= upto, in the order of `engine.log.rows.STORED`."""
+    def stored(
+        self, after: int, upto: int, topics: Sequence[str], limit: int, streams: Collection[str] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Return at most `limit` rows at after < position <= upto, in the order of `engine.log.rows.STORED`.
+
+        Without topics those of any topic, and without streams those of any stream.
+        """
 
     def stored_stream(
         self, stream: str, after: int, upto: int, limit: int, *, backwards: bool = False

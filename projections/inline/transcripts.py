@@ -29,6 +29,12 @@ def report(position: int, error: str) -> None:
     logger.warning("what is at position %d cannot be read and is left out: %s", position, error)
 
 
+def erased_at(reads: Queries) -> int:
+    """Return the position of the last erasure: what was read before it may have been erased."""
+    ((position,),) = reads.query("SELECT erased_at FROM projections WHERE name = ?", (NAME,))
+    return int(position)
+
+
 def inherited_ids(reads: Queries, session: Session) -> dict[int, set[str]]:
     """Return the positions of the messages that a session's history takes from other sessions, with their ids."""
     if not session.history_from:
@@ -109,8 +115,7 @@ class Transcripts:
         session = find_session(reads, session_id)
         if session is None:
             return None
-        ((erased_at,),) = reads.query("SELECT erased_at FROM projections WHERE name = ?", (NAME,))
-        cached = self._entry(session_id, int(erased_at))
+        cached = self._entry(session_id, erased_at(reads))
         with cached.loading:
             transcript = cached.transcript
             if transcript is None or transcript.version > session.version or transcript.version < session.history_from:
@@ -128,14 +133,14 @@ class Transcripts:
         self._account(session_id, cached, size)
         return live
 
-    def _entry(self, session_id: str, erased_at: int) -> "_Cached":
+    def _entry(self, session_id: str, last_erasure: int) -> "_Cached":
         with self._mutex:
             self._count_again()
             cached = self._cached.get(session_id)
-            if cached is None or cached.erased_at != erased_at:
+            if cached is None or cached.erased_at != last_erasure:
                 if cached is not None:
                     self.size -= cached.size
-                cached = self._cached[session_id] = _Cached(erased_at)
+                cached = self._cached[session_id] = _Cached(last_erasure)
             self._cached.move_to_end(session_id)
             self._counting = False
             return cached

@@ -8,12 +8,20 @@ from pathlib import Path
 import apsw
 import pytest
 
-from engine import AsyncSessionStore, SessionStore, UnknownSessionError, get_session_env, set_session_vars
+from engine import (
+    AsyncFollower,
+    AsyncSessionStore,
+    SessionStore,
+    UnknownSessionError,
+    get_session_env,
+    set_session_vars,
+)
 from tests.gateway.support import policy, texts
 
 KEY = "agent:main:telegram:dm:4711"
 SYNC_ONLY = {"log", "config", "sessions_dir", "runner", "routes", "open", "turn", "abandon_after_fork"}
 ITERATED = {"iter_sessions"}
+FOLLOWED = {"follow"}
 
 
 def public(kind):
@@ -28,6 +36,11 @@ def test_every_method_of_the_store_can_be_awaited_with_the_same_arguments():
         if name in ITERATED:
             assert inspect.isasyncgenfunction(awaitable[name]), name
             assert list(inspect.signature(awaitable[name]).parameters) == list(inspect.signature(method).parameters)
+            continue
+        if name in FOLLOWED:
+            given = [inspect.signature(each).parameters.values() for each in (awaitable[name], method)]
+            assert list(given[0]) == list(given[1])
+            assert inspect.iscoroutinefunction(AsyncFollower.__anext__), name
             continue
         assert inspect.iscoroutinefunction(awaitable[name]), name
         assert str(inspect.signature(awaitable[name])) == str(inspect.signature(method)), name

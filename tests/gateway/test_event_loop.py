@@ -155,6 +155,8 @@ async def ask(store: AsyncSessionStore) -> None:
     await store.has_any_sessions()
     await store.get_session(entry.session_id)
     await store.conversation(entry.session_id)
+    async with store.follow(timeout=0.01, lanes=[entry.session_key]) as follower:
+        assert [each async for each in follower]
     await store.quarantined()
     await store.health()
     await store.metrics()

@@ -52,6 +52,7 @@ def test_the_store_says_what_it_returns(tmp_path: Path) -> None:
         assert_type(store.sessions_of(entry.session_key), list[SessionInfo])
         assert_type(store.health(), StoreHealth)
         assert_type(store.log, EventLog)
+        assert assert_type(next(store.follow(topics=["message.appended"])), Envelope).position
     with SessionReader.open(tmp_path) as reader:
         assert_type(reader, SessionReader)
         assert len(assert_type(reader.list_sessions(), list[SessionEntry])) == 1
@@ -67,6 +68,7 @@ def test_the_awaitable_store_says_the_same(tmp_path: Path) -> None:
             assert_type(await store.reset_session(entry.session_key), SessionEntry | None)
             assert_type(await store.list_sessions(), list[SessionEntry])
             assert_type(await store.health(), StoreHealth)
+            assert assert_type(await anext(store.follow()), Envelope).position == 1
 
     asyncio.run(run())
 

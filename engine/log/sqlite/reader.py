@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from json import dumps
 from typing import Any
@@ -15,7 +15,7 @@ from engine.log.errors import ClosedLogError, CorruptLogError, InvalidEventError
 from engine.log.protocol import Undecoded
 from engine.log.rows import STORED
 from engine.log.sqlite.database import close_connection
-from engine.log.sqlite.names import ID, Names
+from engine.log.sqlite.names import ID, IDS, Names
 from engine.log.sqlite.queries import BEYOND, COLUMNS, SQLiteQueries, not_text
 
 _BATCH = 250
@@ -187,12 +187,16 @@ class SQLiteReader(SQLiteQueries):
             except CorruptLogError as error:
                 raise _unreadable(error, row[_POSITION]) from error
 
-    def stored(self, after: int, upto: int, topics: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
+    def stored(
+        self, after: int, upto: int, topics: Sequence[str], limit: int, streams: Collection[str] | None = None
+    ) -> list[tuple[Any, ...]]:
         """Return at most `limit` rows at after < position <= upto, not decoded."""
         where = f" AND topic IN ({','.join('?' * len(topics))})" if topics else ""
+        if streams is not None:  # "+": by position, not by stream from its first event on
+            where += f" AND +stream IN {IDS}"
         rows = self.query(
             f"SELECT {COLUMNS} FROM events WHERE position > ? AND position <= ?{where} ORDER BY position LIMIT ?",
-            (after, upto, *topics, limit),
+            (after, upto, *topics, *(() if streams is None else (dumps(list(streams)),)), limit),
         )
         return self.with_names(rows)
 
