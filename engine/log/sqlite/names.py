@@ -12,6 +12,8 @@ from engine.log.errors import CorruptLogError, RefusedError
 from engine.log.rows import check_text
 
 Query = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
+Add = Callable[[str], int]
+"""Stores a new name and returns its id."""
 
 ID = "(SELECT id FROM names WHERE name = ?)"
 """The id of a name in an SQL expression; NULL, which equals nothing, if no event has it."""
@@ -74,7 +76,7 @@ class WriterNames(Names):
             self._keep(name, found)
         return found
 
-    def ensure(self, name: str, column: str, query: Query, *, likely_new: bool = False) -> int:
+    def ensure(self, name: str, column: str, query: Query, add: Add, *, likely_new: bool = False) -> int:
         """Return the id of a name, adding it if it is new. Raise if it cannot stand in a text column.
 
         One that is likely new is added without looking for it first.
@@ -82,12 +84,12 @@ class WriterNames(Names):
         found = self.ids.get(name)
         if found is None:
             check_text(column, name)
-            found = (None if likely_new else self.known(name, query)) or self._add(name, query)
+            found = (None if likely_new else self.known(name, query)) or self._added(name, query, add)
         return found
 
-    def _add(self, name: str, query: Query) -> int:
+    def _added(self, name: str, query: Query, add: Add) -> int:
         try:
-            ((added,),) = query("INSERT INTO names (name) VALUES (?) RETURNING id", (name,))
+            added = add(name)
         except RefusedError:
             found = self.known(name, query)
             if found is None:
@@ -95,7 +97,7 @@ class WriterNames(Names):
             return found
         self.added.append((name, added))
         self._keep(name, added)
-        return int(added)
+        return added
 
     def _keep(self, name: str, found: int) -> None:
         if len(name) <= _LONGEST:

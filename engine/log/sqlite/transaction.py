@@ -275,12 +275,17 @@ class SQLiteTransaction(SQLiteQueries):
 
     def _ids(self, row: Row) -> tuple[int, int, int]:
         """Return the ids of a row's names, adding those that are new."""
-        ids, ensure, query = self._names.ids, self._names.ensure, self.query
+        ids, ensure, query, add = self._names.ids, self._names.ensure, self.query, self._add_name
         return (
-            ensure(row.stream, "stream", query, likely_new=row.version == 1),
-            ids.get(row.actor) or ensure(row.actor, "actor", query),
-            ids.get(row.command) or ensure(row.command, "command", query),
+            ensure(row.stream, "stream", query, add, likely_new=row.version == 1),
+            ids.get(row.actor) or ensure(row.actor, "actor", query, add),
+            ids.get(row.command) or ensure(row.command, "command", query, add),
         )
+
+    def _add_name(self, name: str) -> int:
+        # Without RETURNING, which keeps its rows in a table of its own until all are written.
+        self.execute("INSERT INTO names (name) VALUES (?)", (name,))
+        return self._connection.last_insert_rowid()
 
     def _recorded(self, row: Row, version: int, time: int) -> Envelope:
         """Return the envelope of the row just written, for the inline projections."""
