@@ -231,6 +231,8 @@ class Database:
         connection.set_busy_handler(Patience(self._busy_timeout))
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        # Else a statement with an ORDER BY or a LEFT JOIN is compiled again for each value that is bound to it.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.pragma("cell_size_check", True)
         connection.pragma("temp_store", "memory")
         if flags & apsw.SQLITE_OPEN_READWRITE:

@@ -244,6 +244,7 @@ class SQLiteTables:
         connection.set_busy_handler(Patience(self._patience))
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # as for the log: no statement is compiled twice
         connection.pragma("temp_store", "memory")
         return connection
 
