@@ -359,6 +359,10 @@ class AsyncSessionStore:
         """Return where a lane leads, without touching it."""
         return await self._read(self.store.peek_session_id, session_key)
 
+    async def peek_entry(self, session_key: str) -> SessionEntry | None:
+        """Return a lane as it stands, without touching it; None if it leads nowhere."""
+        return await self._read(self.store.peek_entry, session_key)
+
     async def sessions_of(self, session_key: str) -> list[SessionInfo]:
         """Return every session a lane ever led to, the latest first."""
         return await self._read(self.store.sessions_of, session_key)
@@ -374,6 +378,10 @@ class AsyncSessionStore:
     async def conversation(self, session_id: str) -> list[SessionInfo]:
         """Return all segments and forks of the conversation a session belongs to, oldest first."""
         return await self._read(self.store.conversation, session_id)
+
+    async def names_like(self, fragment: str, limit: int = 20) -> tuple[list[str], list[str]]:
+        """Return session keys and session ids that contain a text, whatever its case; those it begins come first."""
+        return await self._read(self.store.names_like, fragment, limit)
 
     async def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
         """Return True if a platform's message was ever appended to a session's conversation, undone or not (G47)."""

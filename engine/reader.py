@@ -32,6 +32,7 @@ from engine.verification import StoreVerification, verify_store
 from engine.views import ViewAnswers
 from engine.work import Touch
 from projections.inline import quarantine
+from projections.inline.fragments import ids_like, keys_like
 from projections.inline.lanes import entries_of, entry_of, find_lane, lanes_on, sessions_of
 from projections.inline.message_ids import has_message
 from projections.inline.projection import check_current
@@ -185,6 +186,11 @@ class SessionReader:
         lane = self._lane(session_key)
         return None if lane is None else lane.session_id
 
+    def peek_entry(self, session_key: str) -> SessionEntry | None:
+        """Return a lane as it stands, without touching it; None if it leads nowhere."""
+        lane = self._lane(session_key)
+        return None if lane is None else entry_of(touched(lane, self._pending), self._now().tzinfo)
+
     def sessions_of(self, session_key: str) -> list[SessionInfo]:
         """Return every session a lane ever led to, the latest first."""
         ids = sessions_of(self._reads, check_session_key(session_key))
@@ -204,6 +210,16 @@ class SessionReader:
     def conversation(self, session_id: str) -> list[SessionInfo]:
         """Return all segments and forks of the conversation a session belongs to, oldest first."""
         return [self._info(each) for each in family_of(self._reads, self._head(session_id))]
+
+    def names_like(self, fragment: str, limit: int = 20) -> tuple[list[str], list[str]]:
+        """Return session keys and session ids that contain a text, whatever its case; those it begins come first.
+
+        Keys of lanes that were forgotten are among them.
+        """
+        check_size("limit", limit)
+        if not isinstance(fragment, str):
+            raise ValueError(f"fragment must be a text, not {fragment!r}")
+        return keys_like(self._reads, fragment, limit), ids_like(self._reads, fragment, limit)
 
     # Transcripts
 

@@ -67,9 +67,16 @@ class StoreViews(ViewAnswers):
     """Follows the log of one store and answers questions from what it has seen."""
 
     def __init__(
-        self, log: Log, folder: str | os.PathLike[str], clock: Callable[[], datetime], *, search: bool
+        self,
+        log: Log,
+        folder: str | os.PathLike[str],
+        clock: Callable[[], datetime],
+        *,
+        search: bool,
+        read_only: bool = False,
     ) -> None:
-        super().__init__(log, SQLiteTables(Path(folder) / VIEWS_FILE), clock)
+        """Take the views of a folder; read-only they can be looked at and verified, but are not started."""
+        super().__init__(log, SQLiteTables(Path(folder) / VIEWS_FILE, read_only=read_only), clock)
         self._kinds: list[View] = [Usage(lambda: clock().tzinfo)]
         self._searches = search
         if search:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replay.errors import (
+        AmbiguousSubjectError as AmbiguousSubjectError,
         BadMomentError as BadMomentError,
         NoStoreError as NoStoreError,
         ReplayError as ReplayError,
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
         UnsupportedStoreError as UnsupportedStoreError,
     )
     from replay.moments import Moment as Moment, moment_of as moment_of
-    from replay.opening import open_log as open_log
+    from replay.opening import open_log as open_log, open_reader as open_reader
     from replay.past import (
         PastReader as PastReader,
         as_of as as_of,
@@ -24,13 +25,26 @@ if TYPE_CHECKING:
         transcript_at as transcript_at,
     )
     from replay.reasons import Decision as Decision, Why as Why, why as why
+    from replay.selecting import EventRecord as EventRecord, Selection as Selection, select_events as select_events
+    from replay.statistics import Statistics as Statistics, statistics as statistics
+    from replay.subjects import Subject as Subject, subject_of as subject_of
 
 _PLACES = {
-    "past": ("PastReader", "as_of", "lane_at", "session_at", "transcript_at"),
-    "errors": ("BadMomentError", "NoStoreError", "ReplayError", "UnknownSubjectError", "UnsupportedStoreError"),
+    "errors": (
+        "AmbiguousSubjectError",
+        "BadMomentError",
+        "NoStoreError",
+        "ReplayError",
+        "UnknownSubjectError",
+        "UnsupportedStoreError",
+    ),
     "moments": ("Moment", "moment_of"),
-    "opening": ("open_log",),
+    "opening": ("open_log", "open_reader"),
+    "past": ("PastReader", "as_of", "lane_at", "session_at", "transcript_at"),
     "reasons": ("Decision", "Why", "why"),
+    "selecting": ("EventRecord", "Selection", "select_events"),
+    "statistics": ("Statistics", "statistics"),
+    "subjects": ("Subject", "subject_of"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 

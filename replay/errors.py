@@ -48,3 +48,20 @@ class UnknownSubjectError(ReplayError, LookupError):
     """
 
     code = "unknown_subject"
+
+    def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
+        self.candidates = candidates
+        super().__init__(message)
+
+
+class AmbiguousSubjectError(ReplayError, ValueError):
+    """Several lanes or sessions may be meant; `candidates` has their names.
+
+    Write more of the name.
+    """
+
+    code = "ambiguous"
+
+    def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
+        self.candidates = candidates
+        super().__init__(message)

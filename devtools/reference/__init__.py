@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from devtools.reference import api, behaviours, errors, events, modules, settings, tables
+from devtools.reference import api, behaviours, command, errors, events, modules, settings, tables
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -12,6 +12,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/api.md": api.page,
     "docs/reference/events.md": events.page,
     "docs/reference/errors.md": errors.page,
+    "docs/reference/command.md": command.page,
     "docs/reference/tables.md": tables.page,
     "docs/reference/settings.md": settings.page,
     "docs/explanation/architecture.md": modules.page,

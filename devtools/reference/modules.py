@@ -20,6 +20,7 @@ ROOMS = (
     "engine/commands",
     "engine",
     "replay",
+    "replay/cli",
 )
 BEGIN, END = "<!-- modules: made by `make docs` from the first lines of the modules -->\n", "<!-- end of modules -->"
 

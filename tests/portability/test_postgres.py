@@ -50,6 +50,7 @@ def ask_everything(store: SessionStore, key: str, session_id: str) -> None:
     store.sessions_of(key)
     store.has_any_sessions()
     store.conversation(session_id)
+    store.names_like("4711")
     store.has_platform_message_id(session_id, "tg-1")
     store.load_transcript(session_id)
     store.recover_interrupted_turns()

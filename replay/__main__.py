@@ -1,0 +1,5 @@
+"""`python -m replay` is the command `sessions`."""
+
+from replay.cli import main
+
+main()

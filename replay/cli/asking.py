@@ -1,0 +1,107 @@
+"""`search` and `usage`: questions to the views."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from projections.views.bill import DIMENSIONS
+from projections.views.find import Hit, Hits, Order
+from replay.cli.layout import Column, Table
+from replay.cli.output import Page, page_of
+from replay.cli.run import Run, verb
+
+_HITS = Table(
+    (
+        Column("position", "@", style="dim", right=True),
+        Column("time", style="green"),
+        Column("role", style="bold"),
+        Column("session_id", "session", style="cyan"),
+        Column("snippet", wide=True),
+    )
+)
+_MOST = 500
+"""Hits of one question to the view."""
+_COUNTS = ("sessions", "messages", "turns", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+def _one(values: tuple[str, ...], name: str) -> str | None:
+    if len(values) > 1:
+        raise click.UsageError(f"--{name} can be given once here")
+    return values[0] if values else None
+
+
+@verb(
+    "search",
+    examples=('sessions search "refund order" --since 3d', "sessions search 'invoice* NOT draft' --role assistant"),
+    pages=True,
+    filters=("since", "until", "platform", "user", "lane", "session"),
+)
+@click.argument("words", nargs=-1, required=True)
+@click.option("--role", metavar="ROLE", help="Of a role: user, assistant, or tool, which is searched only then.")
+@click.option(
+    "--order", type=click.Choice(get_args(Order)), default="relevance", show_default=True, help="What comes first."
+)
+def search(run: Run, words: tuple[str, ...], role: str | None, order: Order) -> None:
+    """Find messages by their words.
+
+    Words, "phrases", prefix*, joined by AND, OR and NOT; anything else is searched as plain words. Only live messages:
+    what was undone, rewritten or erased is not found. The view is the one that a store follows with or has left.
+    """
+    with run.reader() as reader:
+        since, until = run.times(reader.log)
+        asking = partial(
+            reader.search,
+            " ".join(words),
+            platform=_one(run.filters["platform"], "platform"),
+            lane=_one(run.names(reader, "lane"), "lane"),
+            session_id=_one(run.names(reader, "session"), "session"),
+            user_id=_one(run.filters["user"], "user"),
+            role=role,
+            since=since,
+            until=until,
+            order=order,
+        )
+        there = reader.log.last_position > 0  # of an empty store nobody has made a view yet
+        page = _hits(asking, run.limit, run.cursor) if there else Page([])
+        run.output.page(page, _HITS, "no message has these words", Hit.__struct_fields__)
+
+
+def _hits(asking: Callable[..., Hits], limit: int | None, cursor: str | None) -> Page:
+    """Return so many hits, asking as often as it takes."""
+    items: list[dict[str, Any]] = []
+    while limit is None or len(items) < limit:
+        hits = asking(limit=_MOST if limit is None else min(limit - len(items), _MOST), cursor=cursor)
+        items += map(msgspec.structs.asdict, hits.items)
+        cursor = hits.next_cursor
+        if cursor is None:
+            break
+    return Page(items, cursor, cursor is not None)
+
+
+@verb(
+    "usage",
+    examples=("sessions usage --by day --by platform --since 7d", "sessions usage --by model -o csv"),
+    pages=True,
+    filters=("since", "until"),
+)
+@click.option("--by", type=click.Choice(list(DIMENSIONS)), multiple=True, help="What is added up apart; several times.")
+def usage(run: Run, by: tuple[str, ...]) -> None:
+    """Add up messages, turns, tokens and cost.
+
+    By any of day, platform, user, model, provider, lane and session. Days are of the store's time zone, from that of
+    `--since` up to that of `--until`, which is left out.
+    """
+    with run.reader() as reader:
+        since, until = run.times(reader.log)
+        rows = reader.usage(by, since=since, until=until) if reader.log.last_position else []
+    named = tuple(dict.fromkeys(by))
+    fields = (*named, *_COUNTS, "cost_usd")
+    items = ({name: getattr(row, name) for name in fields} for row in rows)
+    columns = [Column(name, style="cyan", wide=True) for name in named]
+    columns += [
+        Column(name, name.replace("cache_", "").replace("_tokens", ""), right=True) for name in fields[len(named) :]
+    ]
+    run.output.page(page_of(items, run.limit, run.cursor), Table(columns), "nothing was used", fields)

@@ -1,0 +1,223 @@
+"""`list` and `show`: lanes, sessions with their messages, and single events."""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import click
+import msgspec
+
+from engine.domain.entry import SessionEntry
+from engine.domain.messages import text_of
+from engine.errors import UnknownSessionError
+from engine.reader import SessionInfo, SessionReader
+from replay.cli.completion import subject_names
+from replay.cli.layout import Column, Item, Line, Lines, Table
+from replay.cli.output import Page, page_of
+from replay.cli.run import Run, verb
+from replay.cli.text import as_json, shown
+from replay.selecting import Selection, select_events
+
+LANES = Table(
+    (
+        Column("lane", style="cyan", wide=True),
+        Column("session_id", "session"),
+        Column("updated_at", "last heard", style="green"),
+        Column("messages", right=True),
+        Column("flags", style="yellow"),
+        Column("title", wide=True),
+    )
+)
+_FIELDS = (
+    *("lane", "session_id", "updated_at", "created_at", "platform", "chat_id", "thread_id", "user_id", "chat_type"),
+    *("display_name", "title", "messages", "flags", "input_tokens", "output_tokens", "cost_usd", "model"),
+)
+_WHERE = ("since", "until", "platform", "chat", "thread", "user", "lane", "session")
+
+
+@verb(
+    "list",
+    examples=("sessions list --since 2h", "sessions list --platform telegram -o json"),
+    pages=True,
+    filters=_WHERE,
+)
+def list_lanes(run: Run) -> None:
+    """List the lanes, newest first.
+
+    A lane is a place to talk: a chat, a thread, or a person in a group. Each leads to one session; `show` has those
+    before it. `--since` and `--until` ask when somebody last wrote there.
+    """
+    with run.reader() as reader:
+        wanted = _wanted(run, reader)
+        place = None if run.cursor is None else _place(run.cursor)
+        entries = (entry for entry in _entries(reader, place, run.limit) if wanted(entry))
+        found = list(islice(entries, None if run.limit is None else run.limit + 1))
+        more = run.limit is not None and len(found) > run.limit
+        kept = found[: run.limit] if more else found
+        items = (lane_item(entry, reader) for entry in kept)
+        page = Page(items, _cursor(kept[-1]) if more else None, more)
+        run.output.page(page, LANES, "no lane", _FIELDS)
+        _say_zone(run, bool(found))
+
+
+def _say_zone(run: Run, anything: bool) -> None:
+    if anything and run.output.form == "text" and run.output.screen.looked_at:
+        run.output.say(f"times are {run.now:%Z}")
+
+
+def _wanted(run: Run, reader: SessionReader) -> Any:
+    since, until = run.times(reader.log)
+    lanes, sessions = set(run.names(reader, "lane")), set(run.names(reader, "session"))
+    filters = run.filters
+
+    def wanted(entry: SessionEntry) -> bool:
+        origin = entry.origin
+        named = {
+            "platform": entry.platform and entry.platform.value,
+            "chat": origin and origin.chat_id,
+            "thread": origin and origin.thread_id,
+            "user": origin and origin.user_id,
+        }
+        return (
+            (since is None or entry.updated_at >= since)
+            and (until is None or entry.updated_at <= until)
+            and (not lanes or entry.session_key in lanes)
+            and (not sessions or entry.session_id in sessions)
+            and all(not filters[name] or value in filters[name] for name, value in named.items())
+        )
+
+    return wanted
+
+
+def _entries(reader: SessionReader, after: SessionEntry | None, limit: int | None) -> Iterator[SessionEntry]:
+    size = 500 if limit is None else min(limit + 1, 500)
+    while found := reader.list_sessions(limit=size, after=after):
+        yield from found
+        after = found[-1]
+
+
+def _cursor(entry: SessionEntry) -> str:
+    place = json.dumps([entry.updated_at.isoformat(), entry.session_key])
+    return base64.urlsafe_b64encode(place.encode()).decode()
+
+
+def _place(cursor: str) -> SessionEntry:
+    try:
+        at, key = json.loads(base64.urlsafe_b64decode(cursor))
+        time = datetime.fromisoformat(at)
+        return SessionEntry(session_key=key, session_id="-", created_at=time, updated_at=time)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{cursor!r} is no cursor of this verb; take the `next_cursor` of its last answer") from error
+
+
+def lane_item(entry: SessionEntry, reader: SessionReader) -> dict[str, Any]:
+    """Return a lane as an item."""
+    origin = entry.origin
+    try:
+        session = reader.get_session(entry.session_id)
+    except UnknownSessionError:
+        session = None
+    flags = ("suspended", "resume_pending", "was_auto_reset", "is_fresh_reset", "expiry_finalized")
+    return {
+        "lane": entry.session_key,
+        "session_id": entry.session_id,
+        "updated_at": entry.updated_at,
+        "created_at": entry.created_at,
+        "platform": entry.platform and entry.platform.value,
+        "chat_id": origin and origin.chat_id,
+        "thread_id": origin and origin.thread_id,
+        "user_id": origin and origin.user_id,
+        "chat_type": entry.chat_type,
+        "display_name": entry.display_name,
+        "title": session and session.title,
+        "messages": session and session.message_count,
+        "flags": " ".join(name for name in flags if getattr(entry, name)),
+        "input_tokens": entry.input_tokens,
+        "output_tokens": entry.output_tokens,
+        "cost_usd": entry.estimated_cost_usd,
+        "model": (entry.model_override or {}).get("model"),
+    }
+
+
+# show
+
+
+@verb(
+    "show",
+    examples=("sessions show telegram:dm:4711", "sessions show 20260701_1425 --output jsonl"),
+    pages=True,
+)
+@click.argument("what", required=False, shell_complete=subject_names)
+def show(run: Run, what: str | None) -> None:
+    """Show a lane, a session with its messages, or an event.
+
+    WHAT is a lane's key or a session's id, its beginning or a part of it, or @123, an event's position. Without it a
+    terminal offers a list to choose from.
+    """
+    with run.reader() as reader:
+        if what is None:
+            from replay.cli.picker import pick
+
+            what = pick(run, reader)
+        items = _event_items(run, reader, what) if what.startswith("@") else _items(run, reader, what)
+        page = page_of(items, run.limit, run.cursor)
+        run.output.page(page, Lines(lines_of), "nothing there")
+
+
+def _event_items(run: Run, reader: SessionReader, what: str) -> Iterator[Item]:
+    position = run.moment(reader.log, what).position
+    for record in select_events(reader.log, Selection(after=position - 1, upto=position), run.now.tzinfo):
+        yield {"kind": "event", **msgspec.structs.asdict(record)}
+
+
+def _items(run: Run, reader: SessionReader, what: str) -> Iterator[Item]:
+    subject = run.subject(reader, what)
+    if subject.kind == "session":
+        session = reader.get_session(subject.name)
+        yield session_item(session)
+        for each in reader.recorded_messages(subject.name):
+            yield {"kind": "message", "position": each.position, "time": each.time, **_said(each.message)}
+        return
+    entry = reader.peek_entry(subject.name)
+    yield {"kind": "lane", "lane": subject.name} if entry is None else {"kind": "lane", **lane_item(entry, reader)}
+    for session in reader.sessions_of(subject.name):
+        yield session_item(session)
+
+
+def _said(message: dict[str, Any]) -> dict[str, Any]:
+    return {"role": message.get("role"), "text": text_of(message.get("content")), "message": message}
+
+
+def session_item(session: SessionInfo) -> dict[str, Any]:
+    """Return a session as an item."""
+    found = msgspec.structs.asdict(session)
+    return {"kind": "session", "lane": found.pop("session_key"), **found}
+
+
+_HIDDEN = {"kind", "payload", "input_tokens", "output_tokens", "cost_usd"}
+
+
+def lines_of(item: Item) -> Iterable[Line]:
+    """Return an item of a lane, a session, a message or an event as lines."""
+    if item["kind"] == "message":
+        role = str(item["role"])
+        yield [
+            (f"@{item['position']}  ", "dim"),
+            (f"{shown(item['time'])}  ", "green"),
+            (role, "bold cyan" if role == "user" else "bold"),
+        ]
+        for line in str(item["text"] or as_json(item["message"])).splitlines():
+            yield [("    ", ""), (line, "")]
+        return
+    told = {name: shown(value) for name, value in item.items() if name not in _HIDDEN}
+    head = {"lane": "lane", "session": "session_id", "event": "type"}[item["kind"]]
+    yield [(f"{item['kind']} ", "bold"), (told.pop(head, ""), "bold cyan")]
+    width = max(map(len, told))
+    for name, value in told.items():
+        if value and not (item["kind"] == "session" and name == "lane" and value == ""):
+            yield [(f"  {name.replace('_', ' '):<{width}}  ", "dim"), (value, "")]
+    for name, value in item.get("payload", {}).items():
+        yield [(f"  {name:<{width}}  ", "dim"), (shown(value), "yellow")]

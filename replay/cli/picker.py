@@ -1,0 +1,135 @@
+"""A list to choose a lane from: type to filter, arrows, and a preview of what is chosen (R4)."""
+
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from engine.domain.messages import text_of
+from engine.reader import SessionReader
+from replay.cli.failures import USAGE, Failed
+from replay.cli.run import Run
+from replay.cli.screen import answers
+from replay.cli.text import in_one_line
+
+_KEYS = {
+    "\x1b[A": "up", "\x1bOA": "up", "\x10": "up",
+    "\x1b[B": "down", "\x1bOB": "down", "\x0e": "down",
+    "\r": "take", "\n": "take",
+    "\x7f": "erase", "\b": "erase",
+    "\x1b": "leave", "\x03": "leave", "\x04": "leave",
+}  # fmt: skip
+_OFFERED = 2000
+_ROWS = 10
+_PREVIEWED = 4
+
+
+class Picker:
+    """The state of a choice: what was typed, what is left of the names, and which of them is marked."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+        self.typed = ""
+        self.marked = 0
+
+    @property
+    def left(self) -> list[str]:
+        """Return the names that contain every word that was typed."""
+        words = self.typed.lower().split()
+        return [name for name in self.names if all(word in name.lower() for word in words)]
+
+    def press(self, key: str) -> str | None:
+        """Take a key; return the name that it chooses, if it does."""
+        left = self.left
+        match _KEYS.get(key, key):
+            case "up":
+                self.marked = max(self.marked - 1, 0)
+            case "down":
+                self.marked = min(self.marked + 1, max(len(left) - 1, 0))
+            case "take" if left:
+                return left[self.marked]
+            case "leave":
+                raise KeyboardInterrupt
+            case "erase":
+                self.typed, self.marked = self.typed[:-1], 0
+            case typed if typed.isprintable():
+                self.typed, self.marked = self.typed + typed, 0
+        return None
+
+    def shown(self, preview: list[str]) -> Group:
+        """Return the list as it is on the screen, with what the marked name leads to below it."""
+        left = self.left
+        first = max(0, min(self.marked - _ROWS // 2, len(left) - _ROWS))
+        lines = [
+            Text.assemble(
+                ("> ", "bold cyan"),
+                in_one_line(self.typed),
+                ("▏", "dim"),
+                (f"  {len(left)} of {len(self.names)}", "dim"),
+            )
+        ]
+        for at, name in enumerate(left[first : first + _ROWS], first):
+            chosen = at == self.marked
+            lines.append(Text(("> " if chosen else "  ") + in_one_line(name), "bold" if chosen else ""))
+        lines += [Text(f"    {in_one_line(each)}", "dim") for each in preview]
+        lines.append(Text("type to filter, ↑ ↓ to move, Enter to choose, Esc to leave", "dim italic"))
+        for line in lines:
+            line.no_wrap, line.overflow = True, "ellipsis"
+        return Group(*lines)
+
+
+def pick(run: Run, reader: SessionReader) -> str:
+    """Let somebody choose a lane; raise Failed where nobody can."""
+    if not answers() or run.output.form != "text":
+        raise Failed("say which: a lane, a session or @position; `sessions list` gives names", USAGE)
+    names = [entry.session_key for entry in islice(reader.iter_sessions(), _OFFERED)]
+    if not names:
+        raise Failed("there is no lane to choose from", USAGE)
+    picker = Picker(names)
+    console = Console(stderr=True, color_system=None if os.environ.get("NO_COLOR") else "auto", highlight=False)
+    with _keys() as keys, Live(console=console, transient=True, auto_refresh=False) as live:
+        while True:
+            left = picker.left
+            live.update(picker.shown(_preview(reader, left[picker.marked]) if left else []), refresh=True)
+            chosen = picker.press(next(keys))
+            if chosen is not None:
+                return chosen
+
+
+def _preview(reader: SessionReader, key: str) -> list[str]:
+    """Return the last words said on a lane."""
+    session_id = reader.peek_session_id(key)
+    messages = reader.load_transcript(session_id) if session_id else []
+    return [f"{each.get('role')}: {text_of(each.get('content'))}"[:200] for each in messages[-_PREVIEWED:]]
+
+
+@contextmanager
+def _keys() -> Iterator[Iterator[str]]:
+    """Yield the keys that are pressed, one by one; the terminal is as it was afterwards."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield _pressed(descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _pressed(descriptor: int) -> Iterator[str]:
+    while data := os.read(descriptor, 32):
+        text = data.decode("utf-8", "ignore")
+        if text == "\x1b" and select.select([descriptor], [], [], 0.05)[0]:
+            text += os.read(descriptor, 8).decode("utf-8", "ignore")
+        if text.startswith("\x1b"):
+            yield text
+        else:
+            yield from text
+    raise KeyboardInterrupt

@@ -1,0 +1,172 @@
+"""A run of a verb: the store it was pointed at, what it was asked for, and its output."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from inspect import cleandoc
+from typing import Any
+
+import click
+
+from engine.clock import local_now
+from engine.domain.times import microseconds
+from engine.log.sqlite.eventlog import EventLog
+from engine.reader import SessionReader
+from engine.store import SessionStore
+from replay.cli.failures import OK, Failed, failure_of, leave_quietly
+from replay.cli.options import MOMENTS, shared
+from replay.cli.output import Output
+from replay.cli.screen import answers
+from replay.moments import Moment, moment_of
+from replay.opening import open_log, open_reader, open_store
+from replay.selecting import Selection
+from replay.subjects import Subject, subject_of
+
+_SHARED = ("store", "output", "color", "limit", "everything", "cursor", "dry_run", "yes")
+
+
+class Run:
+    """Everything that verbs share: where, how much of what, and how to print it."""
+
+    def __init__(self, where: str, output: Output, chosen: dict[str, Any]) -> None:
+        self.where = where
+        self.output = output
+        self.limit: int | None = None if chosen.get("everything") else chosen.get("limit")
+        self.cursor: str | None = chosen.get("cursor")
+        self.dry_run: bool = bool(chosen.get("dry_run"))
+        self.yes: bool = bool(chosen.get("yes"))
+        self.filters: dict[str, Any] = {}
+        self.now: datetime = local_now()
+
+    @contextmanager
+    def log(self) -> Iterator[EventLog]:
+        """Open the log of the store, read-only."""
+        with open_log(self.where) as log:
+            yield log
+
+    @contextmanager
+    def reader(self) -> Iterator[SessionReader]:
+        """Open the store to be asked, read-only."""
+        with open_reader(self.where) as reader:
+            yield reader
+
+    @contextmanager
+    def store(self, *, create: bool = False) -> Iterator[SessionStore]:
+        """Open the store for writing, with the settings that it ran with last; the actor is `sessions`."""
+        with open_store(self.where, create=create) as store:
+            yield store
+
+    def moment(self, log: EventLog, text: str) -> Moment:
+        """Return the moment that somebody named."""
+        return moment_of(log, text, self.now)
+
+    def positions(self, log: EventLog) -> tuple[int, int | None]:
+        """Return the position after which and that up to which `--since` and `--until` ask, both included."""
+        since, until = (self.filters.get(name) for name in MOMENTS)
+        after = 0
+        if since and since.startswith("@"):
+            after = max(self.moment(log, since).position - 1, 0)
+        elif since:
+            after = log.position_at(microseconds(self.moment(log, since).time) - 1)
+        return after, self.moment(log, until).position if until else None
+
+    def times(self, log: EventLog) -> tuple[datetime | None, datetime | None]:
+        """Return the times of `--since` and `--until`."""
+        since, until = (self.moment(log, each).time if each else None for each in map(self.filters.get, MOMENTS))
+        return since, until
+
+    def subject(self, reader: SessionReader, text: str, *kinds: str) -> Subject:
+        """Return the lane or session that somebody named."""
+        return subject_of(reader, text, kinds or ("lane", "session"))
+
+    def names(self, reader: SessionReader, kind: str) -> tuple[str, ...]:
+        """Return the whole names of the lanes or sessions that a filter asks for."""
+        return tuple(self.subject(reader, text, kind).name for text in self.filters.get(kind, ()))
+
+    def selection(self, log: EventLog, reader: SessionReader | None) -> Selection:
+        """Return the part of the log that the filters ask for; without a reader names must be whole."""
+        after, upto = self.positions(log)
+        lanes, sessions = (
+            tuple(self.filters.get(kind, ())) if reader is None else self.names(reader, kind)
+            for kind in ("lane", "session")
+        )
+        return Selection(
+            after=after,
+            upto=upto,
+            platforms=self.filters.get("platform", ()),
+            chats=self.filters.get("chat", ()),
+            threads=self.filters.get("thread", ()),
+            users=self.filters.get("user", ()),
+            lanes=lanes,
+            sessions=sessions,
+            types=self.filters.get("type", ()),
+            actors=self.filters.get("actor", ()),
+        )
+
+    def confirm(self, question: str) -> None:
+        """Ask before something is written; raise Failed where nobody can be asked and `--yes` was not given (R6)."""
+        if self.yes:
+            return
+        if not answers():
+            raise Failed("nobody can be asked here; say --yes to do it, or --dry-run to see what would be done", 2)
+        if not click.confirm(question, err=True):
+            raise Failed("nothing was done", 1)
+
+
+def verb(
+    name: str,
+    *,
+    examples: tuple[str, str],
+    pages: bool = False,
+    filters: tuple[str, ...] = (),
+    writes: bool = False,
+    within: click.Group | None = None,
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Make a function a verb: with the options that it shares with others, and failures told as such.
+
+    The function gets a Run and its own options, and returns the exit code if it is not 0.
+    """
+
+    def decorate(function: Callable[..., int | None]) -> click.Command:
+        def call(**given: Any) -> None:
+            context = click.get_current_context()
+            where = given["store"] or context.obj or os.environ.get("SESSION_STORE") or "."
+            _finish(lambda: _run(function, where, given, filters))
+
+        told = cleandoc(function.__doc__ or "")
+        shown = "\n".join(f"  $ {example}" for example in examples)
+        own = list(reversed(getattr(function, "__click_params__", [])))
+        params = [*own, *shared(pages=pages, filters=filters, writes=writes)]
+        command = click.Command(name, callback=call, params=params, help=f"{told}\n\n\b\nExamples:\n{shown}")
+        if within is not None:
+            within.add_command(command)
+        return command
+
+    return decorate
+
+
+def _run(
+    function: Callable[..., int | None], where: str, given: dict[str, Any], filters: tuple[str, ...]
+) -> int | None:
+    run = Run(where, Output(given["output"], given["color"]), given)
+    run.filters = {name: given.pop(name) for name in filters}
+    return function(run, **{name: value for name, value in given.items() if name not in _SHARED})
+
+
+def _finish(work: Callable[[], int | None]) -> None:
+    """Run a verb to its end: a reader that went away is no failure, and any other is told in words."""
+    try:
+        code = work() or OK
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave_quietly()
+        return
+    except (Exception, KeyboardInterrupt) as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise failure from error
+    if code:
+        raise SystemExit(code)

@@ -1,0 +1,38 @@
+"""The verbs of the command: the module of each, and what it does in one line; the help needs nothing else."""
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """A verb: the module that has it, and its line in the help."""
+
+    module: str
+    summary: str
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "Look": {
+        "list": Verb("looking", "List the lanes, newest first."),
+        "show": Verb("looking", "Show a lane, a session with its messages, or an event."),
+        "events": Verb("events", "List what the log recorded, or follow it."),
+        "search": Verb("asking", "Find messages by their words."),
+        "usage": Verb("asking", "Add up messages, turns, tokens and cost."),
+        "stats": Verb("state", "Count events, sessions and bytes, and how they grow."),
+        "health": Verb("state", "Tell how the store is, and what needs care."),
+        "path": Verb("state", "Print where the store is."),
+    },
+    "Keep it right": {
+        "verify": Verb("keeping", "Check the log, the tables and the views against each other."),
+        "backup": Verb("copying", "Copy the store to a new file while it is written."),
+        "copy": Verb("copying", "Copy the store into a new folder, ready to be opened."),
+        "import": Verb("writing", "Import the sessions of another program."),
+        "erase": Verb("writing", "Erase a session, a lane or a person, and report what stays."),
+        "views": Verb("views", "Look at search and usage, rebuild or verify them."),
+    },
+    "This command": {
+        "completion": Verb("shells", "Print what makes a shell complete verbs, options and ids."),
+    },
+}
+"""The verbs in the order of the help."""
+
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
