@@ -24,6 +24,14 @@ if TYPE_CHECKING:
         session_at as session_at,
         transcript_at as transcript_at,
     )
+    from replay.policies import (
+        LaneOutcome as LaneOutcome,
+        OtherReset as OtherReset,
+        PolicyChange as PolicyChange,
+        WhatIf as WhatIf,
+        policy_change as policy_change,
+        what_if as what_if,
+    )
     from replay.reasons import Decision as Decision, Why as Why, why as why
     from replay.selecting import EventRecord as EventRecord, Selection as Selection, select_events as select_events
     from replay.statistics import Statistics as Statistics, statistics as statistics
@@ -41,6 +49,7 @@ _PLACES = {
     "moments": ("Moment", "moment_of"),
     "opening": ("open_log", "open_reader"),
     "past": ("PastReader", "as_of", "lane_at", "session_at", "transcript_at"),
+    "policies": ("LaneOutcome", "OtherReset", "PolicyChange", "WhatIf", "policy_change", "what_if"),
     "reasons": ("Decision", "Why", "why"),
     "selecting": ("EventRecord", "Selection", "select_events"),
     "statistics": ("Statistics", "statistics"),

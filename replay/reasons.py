@@ -17,7 +17,7 @@ from engine.domain.verdict import judge
 from engine.log.protocol import Log, Queries
 from replay.moments import Moment, time_at
 from replay.scope import Scope, Step, decisive, lane_steps, scope_of, sessions_in
-from replay.settings import History, Rules, place_of, settings_of
+from replay.settings import History, Rules, clock_time, place_of, settings_of
 from replay.words import sentence, span
 
 DEFAULT_LIMIT = 100
@@ -127,7 +127,7 @@ def _of_lane(steps: list[Step], history: History, session_id: str | None) -> Ite
             if idle < _SILENCE and not step.before.resume_pending:
                 continue
             rules = history.rules(step.before, step.position)
-            now = moment(event.at, history.zone(step.position))
+            now = clock_time(event.at, history.zone(step.position))
             yield _Found(step.position, _kept(step.before, rules, now, freshness), after)
             continue
         saw = getattr(event, "saw", None)

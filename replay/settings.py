@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from datetime import UTC, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,12 +16,13 @@ from engine.domain.streams import LOG
 from engine.log.protocol import Queries
 from replay.words import rules
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MODES = ("none", "idle", "daily", "both")
 _OFFSET = re.compile(r"(?:UTC)?(-1 day, |[+-])?([0-9]{1,2}):([0-9]{2})(?::[0-9]{2})?")
 _OTHERS = (e.EventQuarantined.TOPIC, e.ImportFinished.TOPIC, e.ContentErased.TOPIC)
 
 
-class Rules(msgspec.Struct, frozen=True):
+class Rules(msgspec.Struct, frozen=True, gc=False):
     """A reset policy as it was recorded, or is tried out."""
 
     mode: str
@@ -29,7 +30,7 @@ class Rules(msgspec.Struct, frozen=True):
     idle_minutes: int = 1440
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """What a policy is chosen by: the platform and the type of a chat. None where that was erased."""
 
     platform: str | None
@@ -113,6 +114,11 @@ def _differences(before: Settings, after: Settings, place: Place | None) -> Iter
         yield f"other reset policies: {rules(before.default)} → {rules(after.default)}"
     if before.zone != after.zone and None not in (before.zone, after.zone):
         yield f"another time zone: {before.zone} → {after.zone}"
+
+
+def clock_time(time: int, zone: tzinfo) -> datetime:
+    """Return a time of the log as the store's clock gave it: in a zone that knows when its clocks change."""
+    return (_EPOCH + timedelta(microseconds=time)).astimezone(zone)
 
 
 class Collector:
