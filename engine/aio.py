@@ -6,7 +6,6 @@ A cancelled await neither loses nor doubles its command: once given, it is writt
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -31,10 +30,11 @@ from engine.importing import ImportProgress
 from engine.imports.report import ImportReport
 from engine.log.protocol import Progress, Verification
 from engine.log.sqlite.eventlog import DEFAULT_PAYLOAD_LIMIT
-from engine.reader import DEFAULT_TRANSCRIPT_BYTES, RecordedMessage, SessionInfo
+from engine.reader import DEFAULT_TRANSCRIPT_BYTES, RecordedMessage, SessionInfo, SessionReader
 from engine.route_queue import RouteQueue
 from engine.runner import in_thread
 from engine.store import DEFAULT_LANES, SessionStore
+from engine.threads import DaemonThreads
 from engine.turns import DEFAULT_LEASE_SECONDS, TURN_REFUSED, AsyncTurn
 from engine.validation import checked_source
 from engine.verification import StoreVerification
@@ -53,7 +53,7 @@ class AsyncSessionStore:
     def __init__(self, store: SessionStore) -> None:
         self.store = store
         self._runner = store.runner
-        self._readers = ThreadPoolExecutor(_READERS, "session-reading")
+        self._readers = DaemonThreads(_READERS, "session-reading")
         self._routes = RouteQueue(store.routes.find, self._readers)
         self._arrivals = Arrivals(store.log)
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -104,7 +104,7 @@ class AsyncSessionStore:
             checkpoint_pages=checkpoint_pages,
             vfs=vfs,
         )
-        return cls(await asyncio.to_thread(opening))
+        return cls(await in_thread(DaemonThreads(1, "session-opening"), opening))
 
     @property
     def config(self) -> StoreSettings:
@@ -328,7 +328,8 @@ class AsyncSessionStore:
 
     async def is_session_expired(self, entry: SessionEntry) -> bool:
         """Return True if the policy would reset the lane now (G40)."""
-        return await self._read(self.store.is_session_expired, entry)
+        expired = await self._read(SessionReader.is_session_expired, self.store, entry)
+        return expired and not (await self._runner.ask_async([entry.session_key]))[entry.session_key]
 
     async def is_session_finalizable(self, entry: SessionEntry) -> bool:
         """Return True if the lane's sessions ever expire (G40)."""
@@ -546,7 +547,7 @@ class AsyncSessionStore:
             await asyncio.wait(self._tasks)
         self._arrivals.close()
         await self._read(self.store.close)
-        self._readers.shutdown(wait=False)
+        self._readers.shutdown()
 
     async def __aenter__(self) -> "AsyncSessionStore":
         return self

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -112,7 +112,7 @@ class AsyncFollower:
     """
 
     def __init__(
-        self, arrivals: Arrivals, changes: Changes, threads: ThreadPoolExecutor, after: int, timeout: float | None
+        self, arrivals: Arrivals, changes: Changes, threads: Executor, after: int, timeout: float | None
     ) -> None:
         self._arrivals = arrivals
         self._changes = changes

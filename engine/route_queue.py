@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ class _Question(NamedTuple):
 class RouteQueue:
     """Looks for lanes in a thread, because looking reads tables and files."""
 
-    def __init__(self, find: Callable[[SessionSource, bool, bool], Found], threads: ThreadPoolExecutor) -> None:
+    def __init__(self, find: Callable[[SessionSource, bool, bool], Found], threads: Executor) -> None:
         self._find = find
         self._threads = threads
         self._mutex = threading.Lock()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextvars import copy_context
 from datetime import datetime
 from functools import partial
@@ -25,6 +25,7 @@ from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import ConflictError
 from engine.log.protocol import Log, Transaction
 from engine.renewals import Renewals
+from engine.threads import DaemonThreads
 from engine.touches import Touches
 from engine.work import Answers, AskFirstError, LookFirstError, StoreContext, Work
 from projections.inline.projection import BehindError, catch_up
@@ -34,6 +35,9 @@ logger = logging.getLogger("engine.store")
 T = TypeVar("T")
 _Question = AskFirstError | LookFirstError | BehindError
 _ASKERS = 64
+_LOOKERS = 4
+_LONGEST_ANSWER = 30.0
+"""So many seconds a task waits for the host to say whether it works on a lane; no answer means that it does."""
 _PART = 500
 """So many lanes are changed at a time: 20 ms under the write lock."""
 _ATTEMPTS = 5
@@ -152,7 +156,8 @@ class Runner:
         self.workers: dict[str, weakref.ref[object]] = {}
         """Threads and tasks inside the block of a turn, by its token."""
         self.lanes: LaneCache | None = None
-        self._askers = ThreadPoolExecutor(_ASKERS, "session-asking-host")
+        self._askers = DaemonThreads(_ASKERS, "session-asking-host")
+        self._lookers = DaemonThreads(_LOOKERS, "session-looking")  # the host's functions may never return
 
     def begin(self, transaction: Transaction, answers: Answers) -> Work:
         """Return the work of a command that starts now."""
@@ -207,9 +212,9 @@ class Runner:
                 if conflicts == _ATTEMPTS:
                     raise question
             elif isinstance(question, AskFirstError):
-                answers.update(await self._ask_async(question.keys))
+                answers.update(await self.ask_async(question.keys))
             else:
-                answers.update(await in_thread(self._askers, self._answer, question))
+                answers.update(await in_thread(self._lookers, self._answer, question))
             again = PendingCommand(self, pending.command, answers)
             again.acting = pending.acting
             try:
@@ -223,7 +228,7 @@ class Runner:
 
     async def sweep_async(self, sweep: Sweep) -> int:
         """Change many things in parts from a task; return how many were changed."""
-        return sum([await self.run_async(part) for part in await in_thread(self._askers, self._parts, sweep)])
+        return sum([await self.run_async(part) for part in await in_thread(self._lookers, self._parts, sweep)])
 
     def _parts(self, sweep: Sweep) -> list[Command[int]]:
         """Return the commands that each change a part of what is found now, on tables that are up to date."""
@@ -271,19 +276,28 @@ class Runner:
             logger.exception("has_active_processes_fn raised for lane %r; the lane counts as busy", key)
             return True
 
-    async def _ask_async(self, keys: Sequence[str]) -> dict[str, bool]:
+    async def ask_async(self, keys: Sequence[str]) -> dict[str, bool]:
+        """Ask the host from a task, which waits only so long."""
         answers: dict[str, bool] = {}
         shares = [keys[first::_ASKERS] for first in range(min(_ASKERS, len(keys)))]
-        for asked in await asyncio.gather(*(in_thread(self._askers, self.ask, share) for share in shares)):
+        for asked in await asyncio.gather(*map(self._ask_share, shares)):
             answers.update(asked)
         return answers
+
+    async def _ask_share(self, keys: Sequence[str]) -> dict[str, bool]:
+        try:
+            return await asyncio.wait_for(in_thread(self._askers, self.ask, keys), _LONGEST_ANSWER * len(keys))
+        except TimeoutError:
+            logger.error("has_active_processes_fn does not return for %s; they count as busy", list(keys))  # noqa: TRY400
+            return dict.fromkeys(keys, True)
 
     def _flush(self, keys: list[str]) -> None:
         self.run(Command("touch", Work.flush_touches, (keys,)))
 
     def close(self) -> None:
         """Let the threads that ask the host end; one that still waits for an answer is left behind."""
-        self._askers.shutdown(wait=False, cancel_futures=True)
+        self._askers.shutdown(cancel_futures=True)
+        self._lookers.shutdown(cancel_futures=True)
 
     def abandon_after_fork(self) -> None:
         """Give up the threads in the child of a fork."""
@@ -292,7 +306,7 @@ class Runner:
         self.lines.abandon_after_fork()
 
 
-def in_thread(threads: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> Awaitable[T]:
+def in_thread(threads: Executor, function: Callable[..., T], *arguments: Any) -> Awaitable[T]:
     """Call in a thread of a pool of our own: the loop's default one may be full of the host's slow work."""
     call = partial(copy_context().run, function, *arguments)
     return asyncio.get_running_loop().run_in_executor(threads, call)

@@ -193,6 +193,7 @@ def watched(run: Callable[[], Awaitable[None]]) -> Watch:
     """Run on a loop whose thread is watched from its first step to its last."""
 
     async def main() -> Watch:
+        await asyncio.to_thread(bool)  # the first one imports a module
         with watching() as watch:
             await run()
         return watch

@@ -259,7 +259,7 @@ class Secrets:
 
 
 class Pool:
-    """In the place of a ThreadPoolExecutor."""
+    """In the place of `DaemonThreads`."""
 
     def __init__(self, scheduler: Scheduler, max_workers: int, thread_name_prefix: str = "pool") -> None:
         self._scheduler = scheduler
@@ -305,8 +305,6 @@ class Pool:
         self._ended = True
         while cancel_futures and self._jobs:
             self._jobs.popleft()[0].cancel()
-        if wait:
-            self._scheduler.wait(lambda: not self._workers, None, "shutdown")
 
 
 class _Selector(selectors.SelectSelector):

@@ -4,7 +4,6 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from queue import SimpleQueue
 from types import FunctionType
@@ -17,6 +16,7 @@ from engine.log.sqlite.database import Database
 from engine.log.sqlite.eventlog import EventLog
 from engine.log.sqlite.tables import SQLiteTables
 from engine.log.sqlite.transaction import SQLiteTransaction
+from engine.threads import DaemonThreads
 from projections.inline.memory import HeadMemory
 from projections.inline.projection import InlineTables
 from projections.inline.transcripts import Transcripts
@@ -64,7 +64,7 @@ class Seams:
             "random": chance,
         }
         classes = {
-            ThreadPoolExecutor: partial(Pool, self.scheduler),
+            DaemonThreads: partial(Pool, self.scheduler),
             SimpleQueue: partial(Queue, self.scheduler),
         }
         for name, module in list(sys.modules.items()):
