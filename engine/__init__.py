@@ -6,6 +6,8 @@ These names are the public API; `import name as name` is how Python's type check
 from engine.acting import acting as acting
 from engine.aio import AsyncSessionStore as AsyncSessionStore
 from engine.arrivals import AsyncFollower as AsyncFollower
+from engine.catalog import SessionCatalog as SessionCatalog
+from engine.chat_session import ChatSession as ChatSession, ChatSummary as ChatSummary
 from engine.commands.lanes import Notices as Notices
 from engine.context import (
     clear_session_vars as clear_session_vars,
@@ -14,6 +16,7 @@ from engine.context import (
     set_session_vars as set_session_vars,
 )
 from engine.domain import events as events
+from engine.domain.chat_rows import is_cron_session as is_cron_session, title_from as title_from
 from engine.domain.config import (
     GatewayConfig as GatewayConfig,
     HomeChannel as HomeChannel,
@@ -32,11 +35,13 @@ from engine.domain.whatsapp import normalize_whatsapp_identifier as normalize_wh
 from engine.environment import auto_continue_freshness_window as auto_continue_freshness_window
 from engine.erasure.report import ErasureReport as ErasureReport, Left as Left
 from engine.errors import (
+    SessionConflictError as SessionConflictError,
     SessionError as SessionError,
     SessionStateError as SessionStateError,
     TurnInProgressError as TurnInProgressError,
     TurnLostError as TurnLostError,
     UnknownLaneError as UnknownLaneError,
+    UnknownProjectError as UnknownProjectError,
     UnknownSessionError as UnknownSessionError,
 )
 from engine.following import Follower as Follower

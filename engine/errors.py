@@ -6,6 +6,7 @@ Bad values are ValueErrors; the errors of the log are in engine.log.errors.
 from typing import ClassVar
 
 from engine.domain.errors import EngineError
+from engine.log.errors import ConflictError
 
 
 class SessionError(EngineError):
@@ -17,7 +18,7 @@ class SessionError(EngineError):
     code: ClassVar[str] = "session"
 
 
-class UnknownSessionError(SessionError, LookupError):
+class UnknownSessionError(SessionError, KeyError):
     """There is no session of this id.
 
     Take ids from entries.
@@ -28,6 +29,23 @@ class UnknownSessionError(SessionError, LookupError):
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         super().__init__(f"there is no session {session_id!r}; list_sessions() and get_or_create_session() give ids")
+
+    __str__ = Exception.__str__  # a KeyError shows its message in quotes
+
+
+class UnknownProjectError(SessionError, KeyError):
+    """There is no project of this id.
+
+    Take ids from `list_projects`.
+    """
+
+    code = "unknown_project"
+
+    def __init__(self, project_id: object) -> None:
+        self.project_id = project_id
+        super().__init__(f"there is no project {project_id!r:.100}; list_projects() gives ids")
+
+    __str__ = Exception.__str__
 
 
 class UnknownLaneError(SessionError, LookupError):
@@ -50,6 +68,19 @@ class SessionStateError(SessionError, ValueError):
     """
 
     code = "session_state"
+
+
+class SessionConflictError(SessionError, ConflictError):
+    """The session has changed since the version that the command expected, or another stream works on it.
+
+    Read the session again and decide anew.
+    """
+
+    code = "session_conflict"
+
+    def __init__(self, session_id: str, problem: str) -> None:
+        self.session_id = session_id
+        Exception.__init__(self, f"session {session_id!r} {problem}")
 
 
 class TurnInProgressError(SessionError):

@@ -239,6 +239,10 @@ class SessionReader:
         rows = self._transcripts.live(self._reads, check_session_id(session_id))
         return [] if rows is None else messages_of(rows, report)
 
+    def live_rows(self, session_id: str) -> list[Row]:
+        """Return the live messages of a session undecoded, as they are in memory; [] of an unknown session."""
+        return self._transcripts.live(self._reads, session_id) or []
+
     def recorded_messages(self, session_id: str) -> list[RecordedMessage]:
         """Return the live messages with the positions and times they were recorded at."""
         rows = self._transcripts.live(self._reads, check_session_id(session_id)) or []
@@ -377,7 +381,7 @@ class SessionReader:
 
     def _head(self, session_id: str) -> Session:
         session = find_session(self._reads, check_session_id(session_id))
-        if session is None:
+        if session is None or session.deleted:
             raise UnknownSessionError(session_id)
         return session
 

@@ -19,6 +19,7 @@ from engine.commands.turns import end_turn, renew_turn
 from engine.domain.events import StoreOpened
 from engine.domain.streams import LOG
 from engine.domain.times import microseconds
+from engine.errors import SessionConflictError
 from engine.lane_cache import LaneCache
 from engine.lines import Lines
 from engine.log.envelope import NEXT_VERSION, Envelope
@@ -183,6 +184,8 @@ class Runner:
                 return self._settle(self._log.transact(pending, together=run_together if command.grouped else None))
             except (AskFirstError, LookFirstError, BehindError) as question:
                 answers.update(self._answer(question))
+            except SessionConflictError:
+                raise
             except ConflictError:
                 conflicts += 1
                 if conflicts == _ATTEMPTS:
@@ -199,6 +202,8 @@ class Runner:
             return self._settle(
                 await self._log.transact_async(pending, together=run_together if command.grouped else None)
             )
+        except SessionConflictError:
+            raise
         except (AskFirstError, LookFirstError, BehindError, ConflictError) as error:
             first = error
         return await asyncio.shield(asyncio.ensure_future(self._again(pending, first)))
@@ -219,6 +224,8 @@ class Runner:
             again.acting = pending.acting
             try:
                 return self._settle(await self._log.transact_async(again))
+            except SessionConflictError:
+                raise
             except (AskFirstError, LookFirstError, BehindError, ConflictError) as error:
                 question = error
 

@@ -10,18 +10,20 @@ import msgspec
 
 from engine.acting import Acting
 from engine.claims import TurnClaim
+from engine.domain.chat import Chat
 from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
 from engine.domain.events import DecisionInputs, LaneTouched, StoreOpened
 from engine.domain.keys import new_session_id
 from engine.domain.lane import Lane
+from engine.domain.project import Project
 from engine.domain.registry import Event
 from engine.domain.session import Session
 from engine.domain.sources import SessionSource
-from engine.domain.streams import LOG, lane_stream, session_stream
+from engine.domain.streams import LOG, lane_stream, project_stream, session_stream
 from engine.domain.times import microseconds
 from engine.domain.turn import TurnState
-from engine.errors import TurnLostError, UnknownSessionError
+from engine.errors import TurnLostError, UnknownProjectError, UnknownSessionError
 from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import CorruptStateError
 from engine.log.protocol import Queries, Transaction
@@ -33,6 +35,7 @@ from projections.inline.turns import turn_with
 
 T = TypeVar("T")
 _LANE_ID_BYTES = 8
+_ID_BYTES = 6
 _NEAR = 1000
 """So many rows may be read under the write lock: a few milliseconds."""
 _LOOKS = 3
@@ -183,9 +186,20 @@ class Work:
     def known(self, session_id: str) -> Session:
         """Return the head of a session that must exist."""
         session = self.fold.session(session_id)
-        if session is None:
+        if session is None or session.deleted:
             raise UnknownSessionError(session_id)
         return session
+
+    def chat(self, session: Session) -> Chat:
+        """Return what chat events say of a session; one without any has the defaults."""
+        return self.fold.chat(session.session_id)
+
+    def known_project(self, project_id: str) -> Project:
+        """Return a project that must exist."""
+        project = self.fold.project(project_id)
+        if project is None or project.deleted:
+            raise UnknownProjectError(project_id)
+        return project
 
     def reserve_message_id(self, session: Session, message_id: str) -> bool:
         """Return False if the platform id is already used in the session's conversation (G47)."""
@@ -252,6 +266,12 @@ class Work:
         position = self._add(session_stream(session.session_id), version, event, reason)
         return self.fold.on_session(session, event, self.time, version, position)
 
+    def on_project(self, project: Project, event: Event, reason: str | None = None) -> Project:
+        """Let an event happen to a project; return it after it."""
+        version = project.version + 1
+        self._add(project_stream(project.project_id), version, event, reason)
+        return self.fold.on_project(project, event, self.time, version)
+
     def on_log(self, event: Event, reason: str | None = None) -> None:
         """Record an event of the store itself."""
         self._add(LOG, NEXT_VERSION, event, reason)
@@ -273,6 +293,10 @@ class Work:
     def note(self, level: int, text: str, *arguments: object) -> None:
         """Tell the host's log, once this is durable."""
         self.notes.append(Note(level, text, arguments))
+
+    def new_id(self) -> str:
+        """Return an id of 12 hex digits for a new chat or project, checked like one of `new_session_id`."""
+        return secrets.token_hex(_ID_BYTES)
 
     def new_session_id(self) -> str:
         """Return an id for a new session. That it is new is seen when its first event is stored."""

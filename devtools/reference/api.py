@@ -24,6 +24,7 @@ Everything here can be imported from `engine`, if not said otherwise. Numbers su
 
 SECTIONS = {
     "Stores": ["SessionStore", "AsyncSessionStore", "SessionReader"],
+    "Chats": ["SessionCatalog", "ChatSession", "ChatSummary"],
     "Turns": ["Turn", "AsyncTurn", "acting"],
     "The log": ["EventLog", "Envelope", "NEXT_VERSION"],
 }
@@ -36,7 +37,7 @@ OTHERS = {
 }
 """Names that are neither classes nor functions."""
 
-FOR_THE_PACKAGE = {"abandon_after_fork", "run", "line", "keep"}
+FOR_THE_PACKAGE = {"abandon_after_fork", "live_rows", "run", "line", "keep"}
 """Methods that only the package's own modules call."""
 
 

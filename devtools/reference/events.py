@@ -8,7 +8,7 @@ from engine.domain.registry import EVENTS, UPCASTS, Event
 
 HEAD = """# Events
 
-<!-- made by `make docs` from engine/domain/events.py -->
+<!-- made by `make docs` from engine/domain/events.py and chat_events.py -->
 
 The whole vocabulary. An event's payload says what happened; who did it, when, by which command and for what reason
 stand in the columns beside it, see [tables](tables.md). A field with a default is left out of the payload while it has
@@ -22,7 +22,8 @@ STREAMS = {
     "session": "On the stream of a session, `session:<id>`",
     "message": "On the stream of a session, `session:<id>`",
     "transcript": "On the stream of a session, `session:<id>`",
-    "usage": "On the stream of a lane, `lane:<opaque id>`",
+    "usage": "On the stream of a lane, `lane:<opaque id>`, or of a session, `session:<id>`",
+    "project": "On the stream of a project, `project:<id>`",
     "log": "On the stream of the log itself, `log`",
     "store": "On the stream of the log itself, `log`",
 }

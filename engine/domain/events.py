@@ -1,9 +1,13 @@
-"""The whole vocabulary: everything that can happen to a lane, a turn, a session or the log itself."""
+"""The whole vocabulary: everything that can happen to a lane, a turn, a session or the log itself.
+
+That of a web chat is in `engine.domain.chat_events`.
+"""
 
 from typing import Any, Literal
 
 import msgspec
 
+from engine.domain import chat_events as c
 from engine.domain.registry import Event, event
 
 SESSION = "20260701_142530_1a2b3c4d"
@@ -219,7 +223,7 @@ class SessionCreated(Event, frozen=True, tag="session.created"):
     lane: str | None = None
     source: dict[str, Any] | None = None
     parent_session_id: str | None = None
-    relation: Literal["root", "compression", "fork", "child"] = "root"
+    relation: Literal["root", "compression", "fork", "copy", "child"] = "root"
     family_id: str | None = None
 
 
@@ -460,6 +464,17 @@ AnyEvent = (
     | SessionTitled
     | SessionImported
     | UsageRecorded
+    | c.AttributesSet
+    | c.SessionTouched
+    | c.SessionPinned
+    | c.SessionArchived
+    | c.SessionMoved
+    | c.SessionRotated
+    | c.SessionDeleted
+    | c.ProjectCreated
+    | c.ProjectRenamed
+    | c.ProjectRecolored
+    | c.ProjectDeleted
     | ImportFinished
     | ContentErased
     | EventQuarantined

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from engine.domain import events as e
+from engine.domain import chat_events as c, events as e
 from engine.domain.encoding import Content, Erased
 from engine.domain.registry import Event
 
@@ -16,6 +16,7 @@ ACCIDENTAL = frozenset({"agent_close", "ws_orphan_reap"})
 """Ends nobody asked for: such a session may be recovered, and a deliberate reason replaces the accidental one."""
 
 COMPRESSION = "compression"
+DELETED = "deleted"
 _NO_PROFILE = "main"
 _TEXTS = frozenset((str, type(None)))
 _encode = msgspec.json.encode
@@ -52,6 +53,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     forked_at: int = 0
     imported_row: int = 0
     imported_end: bool = False
+    deleted: bool = False
 
     @property
     def recoverable(self) -> bool:
@@ -167,6 +169,11 @@ def _titled(session: Session, event: e.SessionTitled, _time: int) -> Session:
     return _replace(session, title=event.title, title_is_auto=event.auto)
 
 
+def _deleted(session: Session, _event: c.SessionDeleted, time: int) -> Session:
+    """End a session for good and give its title free."""
+    return _replace(session, deleted=True, title=None, title_is_auto=False, end_reason=DELETED, ended_at=time)
+
+
 def _erased(session: Session, event: Erased, time: int) -> Session:
     """Keep what is left of an event without its payload: that it was there, and when."""
     match event.topic:
@@ -196,6 +203,7 @@ _EVOLVE: dict[type, Callable[[Session, Any, int], Session]] = {
     e.TranscriptRestored: _restored,
     e.SessionTitled: _titled,
     e.SessionImported: _imported,
+    c.SessionDeleted: _deleted,
     Erased: _erased,
 }
 

@@ -2,6 +2,7 @@
 
 LANE = "lane:"
 SESSION = "session:"
+PROJECT = "project:"
 LOG = "log"
 """The stream of what happens to the log and its stores: erasure, quarantine, opening, closing."""
 
@@ -14,3 +15,8 @@ def lane_stream(lane_id: str) -> str:
 def session_stream(session_id: str) -> str:
     """Return the stream of a session."""
     return SESSION + session_id
+
+
+def project_stream(project_id: str) -> str:
+    """Return the stream of a project."""
+    return PROJECT + project_id

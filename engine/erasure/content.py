@@ -3,13 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from engine.domain import events as e
+from engine.domain import chat_events as c, events as e
 from engine.domain.encoding import Content, Erased
 from engine.domain.transcript import MESSAGES
 
 _NOBODYS = frozenset(
     kind.TOPIC
     for kind in (
+        c.ProjectDeleted,
+        c.SessionArchived,
+        c.SessionDeleted,
+        c.SessionMoved,
+        c.SessionPinned,
+        c.SessionTouched,
         e.ExpiryFinalized,
         e.LaneAdvanced,
         e.LanePruned,

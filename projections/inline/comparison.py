@@ -5,7 +5,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from engine.domain.events import EventQuarantined
-from engine.domain.streams import LANE, LOG, SESSION
+from engine.domain.streams import LANE, LOG, PROJECT, SESSION
 from engine.log.errors import CorruptLogError, CorruptStateError
 from engine.log.protocol import Log, Queries, Scratch, Snapshot
 from projections.inline.projection import make, position, replay
@@ -35,6 +35,9 @@ _STATE = (
     _Table("message_ids", ("conversation_id", "message_id", "copied_at"), column=4),
     _Table("copies", ("position",), column=0),
     _Table("turns", ("conversation_id",), SESSION, 2),
+    _Table("chats", ("session_id",), SESSION, 0),
+    _Table("session_ids", ("other_id",), SESSION, 1),
+    _Table("projects", ("project_id",), PROJECT, 0),
     _Table("quarantine", ("position",), where=f"projection = '{NAME}'", columns="position, error"),
 )
 

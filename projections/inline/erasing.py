@@ -8,13 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from engine.domain import events as e
+from engine.domain.chat import TOPICS as CHAT_TOPICS, Chat, evolve as evolve_chat
 from engine.domain.encoding import decode, tombstone_digest
 from engine.domain.session import Session, evolve, with_messages
-from engine.domain.streams import LANE, SESSION, lane_stream, session_stream
+from engine.domain.streams import LANE, PROJECT, SESSION, lane_stream, project_stream, session_stream
 from engine.domain.transcript import MESSAGES
 from engine.log.envelope import Envelope
 from engine.log.protocol import StateTables
-from projections.inline import copies, lanes, message_ids, quarantine, sessions, turns
+from projections.inline import chats, copies, lanes, message_ids, projects, quarantine, sessions, turns
 from projections.inline.changes import run
 
 Apply = Callable[[StateTables, Sequence[Envelope]], None]
@@ -28,10 +29,13 @@ def fold_again(tables: StateTables, erased: Sequence[int], upto: int, apply: App
     messages: defaultdict[str, list[int]] = defaultdict(list)
     others: defaultdict[str, set[str]] = defaultdict(set)
     lane_ids: set[str] = set()
+    project_ids: set[str] = set()
     for each in tables.recorded_at(erased):
         topic = each.event.topic
         if each.stream.startswith(LANE):
             lane_ids.add(each.stream.removeprefix(LANE))
+        elif each.stream.startswith(PROJECT):
+            project_ids.add(each.stream.removeprefix(PROJECT))
         elif each.stream.startswith(SESSION):
             session_id = each.stream.removeprefix(SESSION)
             messages[session_id] += [each.position] if topic in MESSAGES else []
@@ -48,8 +52,13 @@ def fold_again(tables: StateTables, erased: Sequence[int], upto: int, apply: App
         run(tables, message_ids.erasure_of(head, messages[session_id]))
         if topics - _TURNS:
             run(tables, [sessions.change_of(None, _head_again(tables, head))])
+        if not topics.isdisjoint(CHAT_TOPICS):
+            run(tables, chats.removal_of([session_id]))
+            run(tables, chats.changes_of(Chat(session_id), _chat_again(tables, head)))
     if whole:
         _conversations_again(tables, whole, upto, apply)
+    run(tables, projects.removal_of(project_ids))
+    apply_all(tables, tables.positions_of(sorted(map(project_stream, project_ids)), upto), apply)
     run(tables, lanes.removal_of(lane_ids))
     named = sorted(lane_stream(each) for each in lane_ids if not _nameless(tables, each))
     apply_all(tables, tables.positions_of(named, upto), apply)
@@ -91,6 +100,15 @@ def _head_again(tables: StateTables, head: Session) -> Session:
     return with_messages(again, head.version)
 
 
+def _chat_again(tables: StateTables, head: Session) -> Chat:
+    """Return what is left of what chat events say of a session."""
+    again = Chat(head.session_id)
+    rows = tables.payloads(session_stream(head.session_id), 0, head.version, without=sorted(MESSAGES))
+    for _, topic, state, _, _ in rows:
+        again = evolve_chat(again, decode(topic, state)) if topic in CHAT_TOPICS else again
+    return again
+
+
 def _conversations_again(tables: StateTables, session_ids: Sequence[str], upto: int, apply: Apply) -> None:
     """Fold all segments of some conversations again: platform ids and turns are kept by conversation."""
     heads = {head.session_id: head for each in session_ids for head in sessions.segments_of(tables, each)}
@@ -99,6 +117,7 @@ def _conversations_again(tables: StateTables, session_ids: Sequence[str], upto: 
         tables, quarantine.erasure_of(sorted(set(positions).intersection(_quarantined(tables))))
     )  # they are tried again
     run(tables, sessions.removal_of([*session_ids, *heads]))
+    run(tables, chats.removal_of([*session_ids, *heads]))
     run(tables, message_ids.removal_of(heads.values()))
     run(tables, turns.removal_of(heads.values()))
     apply_all(tables, positions, apply)

@@ -6,24 +6,42 @@ from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
 
-from engine.domain import encoding, events, lane, lane_entry, messages, registry, session, titles, turn
-from engine.version import package_version
-from projections.inline import copies, fold, lanes, message_ids, sessions, texts, turns
-
-MODULES: tuple[ModuleType, ...] = (
+from engine.domain import (
+    chat,
+    chat_events,
     encoding,
     events,
     lane,
     lane_entry,
     messages,
+    project,
     registry,
     session,
     titles,
     turn,
+)
+from engine.version import package_version
+from projections.inline import chats, copies, fold, lanes, message_ids, projects, sessions, texts, turns
+
+MODULES: tuple[ModuleType, ...] = (
+    chat,
+    chat_events,
+    encoding,
+    events,
+    lane,
+    lane_entry,
+    messages,
+    project,
+    registry,
+    session,
+    titles,
+    turn,
+    chats,
     copies,
     fold,
     lanes,
     message_ids,
+    projects,
     sessions,
     texts,
     turns,

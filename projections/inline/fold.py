@@ -1,4 +1,4 @@
-"""The fold of lanes, sessions and turns: the same for a command that decides and for a replay of what was decided.
+"""The fold of all states: the same for a command that decides and for a replay of what was decided.
 
 States are read from the tables when first asked for, evolve in memory, and are written once.
 """
@@ -6,18 +6,29 @@ States are read from the tables when first asked for, evolve in memory, and are 
 from collections.abc import Mapping
 from datetime import UTC
 
-from engine.domain import events as e, lane as lanes, session as sessions, turn as turns
+from engine.domain import (
+    chat as chats,
+    events as e,
+    lane as lanes,
+    project as projects,
+    session as sessions,
+    turn as turns,
+)
+from engine.domain.chat import Chat
 from engine.domain.encoding import Content, Erased
 from engine.domain.lane import Lane
 from engine.domain.lane_entry import entry_of
+from engine.domain.project import Project
 from engine.domain.session import Session
-from engine.domain.streams import LANE, SESSION
+from engine.domain.streams import LANE, PROJECT, SESSION
 from engine.domain.turn import TurnState
 from engine.log.protocol import Queries
 from projections.inline import (
+    chats as chat_tables,
     copies,
     lanes as lane_tables,
     message_ids,
+    projects as project_tables,
     sessions as session_tables,
     turns as turn_tables,
 )
@@ -36,8 +47,11 @@ class Fold:
         self._lanes: dict[str, tuple[Lane | None, Lane]] = {}
         self._sessions: dict[str, tuple[Session | None, Session | None]] = {}
         self._turns: dict[str, TurnState | None] = {}
+        self._chats: dict[str, tuple[Chat, Chat]] = {}
+        self._projects: dict[str, Project | None] = {}
         self._changed_lanes: dict[str, None] = {}
         self._changed_turns: dict[str, None] = {}
+        self._changed_projects: dict[str, Project] = {}
         self.changed_heads: dict[str, Session] = {}
         self._visits: list[Change] = []
         self._ids: list[Change] = []
@@ -73,8 +87,23 @@ class Fold:
         known = self._sessions.get(session_id)
         if known is None:
             found = self._heads.get(session_id) or session_tables.find_session(self._reads, session_id)
+            if found is not None and found.session_id != session_id:  # it went on under this id
+                return self.session(found.session_id)
             known = self._sessions[session_id] = (found, found)
         return known[1]
+
+    def chat(self, session_id: str) -> Chat:
+        """Return what chat events say of a session as it stands."""
+        if session_id not in self._chats:
+            found = chat_tables.find_chat(self._reads, session_id)
+            self._chats[session_id] = found, found
+        return self._chats[session_id][1]
+
+    def project(self, project_id: str) -> Project | None:
+        """Return a project as it stands; None if there is none."""
+        if project_id not in self._projects:
+            self._projects[project_id] = project_tables.find_project(self._reads, project_id)
+        return self._projects[project_id]
 
     def turn(self, conversation_id: str) -> TurnState | None:
         """Return the open turn of a conversation as it stands."""
@@ -96,6 +125,9 @@ class Fold:
             conversation = after.conversation_id
             self._turns[conversation] = turns.evolve(self.turn(conversation), event, session_id, time)
             self._changed_turns[conversation] = None
+        if kind in chats.KINDS:
+            before_chat = self.chat(session_id)
+            self._chats[session_id] = self._chats[session_id][0], chats.evolve(before_chat, event)
         if kind not in _TURN:
             self._ids += message_ids.changes_of(after, event, position)
             if kind is e.MessageRewritten:
@@ -109,6 +141,12 @@ class Fold:
             after = sessions.with_messages(head, version)
             self._sessions[session_id] = self._sessions[session_id][0], after
             self.changed_heads[session_id] = after
+
+    def on_project(self, project: Project, event: Content, time: int, version: int) -> Project:
+        """Let an event happen to a project; return it after it."""
+        after = projects.evolve(project, event, time, version)
+        self._projects[project.project_id] = self._changed_projects[project.project_id] = after
+        return after
 
     def on_lane(self, lane: Lane, event: Content, time: int, version: int, position: int) -> Lane:
         """Let an event happen to a lane; return the lane after it."""
@@ -126,6 +164,9 @@ class Fold:
         if stream.startswith(SESSION):
             session_id = stream.removeprefix(SESSION)
             self.on_session(self.session(session_id) or Session(session_id), event, time, version, position)
+        elif stream.startswith(PROJECT):
+            project_id = stream.removeprefix(PROJECT)
+            self.on_project(self.project(project_id) or Project(project_id), event, time, version)
         elif stream.startswith(LANE):
             lane_id = stream.removeprefix(LANE)
             lane = self.lane_with_id(lane_id) or Lane(lane_id, version=version - 1)
@@ -150,4 +191,8 @@ class Fold:
                 changes.append(change)
         if self._changed_turns:
             changes += [turn_tables.change_of(each, self._turns[each]) for each in self._changed_turns]
+        for before, chat in self._chats.values():
+            if chat is not before:
+                changes += chat_tables.changes_of(before, chat)
+        changes += [project_tables.change_of(each) for each in self._changed_projects.values()]
         return changes + self._visits

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from engine.domain import events as e
-from engine.domain.streams import LANE, LOG, SESSION, lane_stream, session_stream
+from engine.domain.streams import LANE, LOG, PROJECT, SESSION, lane_stream, session_stream
 from engine.log.envelope import Envelope
 from engine.log.errors import SAYS_NOTHING, CorruptLogError, LogError
 from engine.log.protocol import Log, Payload, Queries
@@ -28,6 +28,9 @@ _OF_STREAMS = {
     "lane_sessions": (LANE, "lane_id"),
     "sessions": (SESSION, "session_id"),
     "turns": (SESSION, "session_id"),
+    "chats": (SESSION, "session_id"),
+    "session_ids": (SESSION, "session_id"),
+    "projects": (PROJECT, "project_id"),
 }
 """Tables whose rows are each of one stream: its kind, and the column that has its id."""
 _OF_POSITIONS = {"message_ids": "conversation_id", "copies": None, "quarantine": None}

@@ -9,6 +9,7 @@ from engine.domain.session import COMPRESSION, Session, live_tip
 from engine.domain.titles import numbered
 from engine.log.protocol import Queries
 from projections.inline.changes import Change
+from projections.inline.chats import session_with
 from projections.inline.states import States, ask, number, text
 from projections.inline.texts import storable
 
@@ -52,8 +53,10 @@ _WRITTEN = (
 
 
 def find_session(reads: Queries, session_id: str) -> Session | None:
-    """Return the head of a session; None if there is no such session."""
-    return _states.first(reads, "WHERE session_id = ?", (session_id,))
+    """Return the head of a session, also by an id it went on under; None if there is no such session."""
+    found = _states.first(reads, "WHERE session_id = ?", (session_id,))
+    own = session_with(reads, session_id) if found is None else None
+    return found if own is None else _states.first(reads, "WHERE session_id = ?", (own,))
 
 
 def find_recoverable(reads: Queries, lanes: Sequence[str], peers: Sequence[str]) -> Session | None:

@@ -8,11 +8,11 @@ from typing import Any, TypeVar, cast
 
 from engine.log.errors import SAYS_NOTHING, CorruptLogError, LogError
 from engine.log.protocol import StateTables, Transaction
-from projections.inline import copies, lanes, message_ids, sessions, turns
+from projections.inline import chats, copies, lanes, message_ids, projects, sessions, turns
 
 T = TypeVar("T")
 
-STATE: tuple[ModuleType, ...] = (lanes, sessions, message_ids, copies, turns)
+STATE: tuple[ModuleType, ...] = (lanes, sessions, message_ids, copies, turns, chats, projects)
 TABLES = tuple(name for module in STATE for name in module.KEYS)
 _NEXT, _OLD = "_next", "_old"
 _NAME = re.compile(rf"\b({'|'.join(TABLES)}|quarantine|projections)\b")

@@ -113,7 +113,7 @@ class Transcripts:
         Only those who load the same session wait for one another.
         """
         session = find_session(reads, session_id)
-        if session is None:
+        if session is None or session.deleted:
             return None
         cached = self._entry(session_id, erased_at(reads))
         with cached.loading:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from engine.domain import events as e, messages, transcript
+from engine.domain import chat_events as c, events as e, messages, transcript
 from engine.domain.encoding import Erased
 from engine.domain.streams import SESSION
 from engine.log.envelope import Envelope
@@ -107,6 +107,9 @@ class Search(View):
                 _inherits(tables, batch.session(session_id, envelope), len(event.inherited))
             case e.TranscriptRewound():
                 _hide(batch, batch.session(session_id, envelope), event.rewound_count, envelope.position)
+            case c.SessionDeleted():
+                self._empty(batch, batch.session(session_id, envelope))
+                _inherits(tables, batch.session(session_id, envelope), 0)
             case e.TranscriptRestored():
                 _restore(batch, batch.session(session_id, envelope))
             case Erased():

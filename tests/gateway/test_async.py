@@ -19,7 +19,7 @@ from engine import (
 from tests.gateway.support import policy, texts
 
 KEY = "agent:main:telegram:dm:4711"
-SYNC_ONLY = {"log", "config", "sessions_dir", "runner", "routes", "open", "turn", "abandon_after_fork"}
+SYNC_ONLY = {"log", "config", "sessions_dir", "runner", "routes", "open", "turn", "live_rows", "abandon_after_fork"}
 ITERATED = {"iter_sessions"}
 FOLLOWED = {"follow"}
 

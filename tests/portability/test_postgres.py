@@ -14,6 +14,7 @@ from engine import (
     Envelope,
     GatewayConfig,
     Platform,
+    SessionCatalog,
     SessionReader,
     SessionResetPolicy,
     SessionSource,
@@ -98,8 +99,26 @@ def live_on(store: SessionStore, clock: Clock) -> None:
     rebuilding.discard(store.log, building=True)
     with pytest.raises(ValueError, match="on purpose"):
         store.log.transact(fails)
+    chat_on(store)
     clock.advance(days=200)
     store.prune_old_entries(30)
+
+
+def chat_on(store: SessionStore) -> None:
+    """The commands of a web chat, and an erasure of what they said."""
+    catalog = SessionCatalog(store)
+    project = catalog.create_project("$ Trip")["project_id"]
+    catalog.ensure_cron_project()
+    chat, other = catalog.new_session(workspace="/work"), catalog.new_session()
+    catalog.move_to_project(chat.session_id, project)
+    catalog.rotate_session(chat.session_id, "another")
+    catalog.pin_session("another")
+    catalog.list_projects()
+    erased = [each.position for each in store.log.events(0) if each.stream == f"project:{project}"]
+    store.log.erase(erased, actor="operator", reason="asked to")
+    catalog.delete_project(project)
+    store.erase(session_id=chat.session_id, reason="asked to")
+    catalog.delete_session(other.session_id)
 
 
 def fails(transaction: Transaction) -> None:
