@@ -15,6 +15,7 @@ from engine.imports.report import ImportReport
 from engine.log.errors import ForeignFileError
 from engine.log.protocol import Queries
 from engine.runner import Runner
+from projections.inline.lanes import find_lane
 from projections.inline.sessions import find_session
 
 logger = logging.getLogger("engine.store")
@@ -55,17 +56,34 @@ class Importer:
                     self._look(session)
                 else:
                     self._import(session)
-            if not dry_run:
+            if dry_run:
+                self._look_at_lanes()
+            else:
                 self._finish()
         finally:
             self._source.close()
         return self.report
 
     def _look(self, session: FoundSession) -> None:
+        try:
+            imports.begin_import(session)
+        except ValueError as error:
+            self.report.skip(f"session {session.session_id!r}", error)
+            return
         known = find_session(self._reads, session.session_id)
         self.report.sessions += known is None
         after = 0 if known is None else known.imported_row
         self.report.messages += sum(1 for _ in self._source.messages(session.session_id, after, self.report))
+        self._tell()
+
+    def _look_at_lanes(self) -> None:
+        for entry in self._source.lanes(self.report):
+            lane = find_lane(self._reads, entry.session_key)
+            self.report.lanes += lane is None or lane.session_id is None
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self.report)
 
     def _import(self, session: FoundSession) -> None:
         report = self.report
@@ -76,9 +94,9 @@ class Importer:
                 new = self._run(imports.import_messages(session.session_id, batch, session.source))
                 report.messages += new
                 report.known += len(batch) - new
-                if self._progress is not None:
-                    self._progress(report)
+                self._tell()
             self._run(imports.end_import(session))
+            self._tell()
         except (EngineError, ValueError) as error:
             if isinstance(error, ForeignFileError):
                 raise

@@ -1,7 +1,7 @@
 """Imports: what was found in another program's files becomes events, each with its own time (V18)."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, cast
 
 from engine.command import Command
 from engine.commands.sessions import free_title
@@ -86,30 +86,46 @@ def _hide(work: Work, session: Session, found: FoundMessage) -> Session:
 
 
 def end_import(found: FoundSession) -> Command[bool]:
-    """Return the command that counts what a session used and ends it as it had ended."""
+    """Return the command that counts what a session used and ends it as it had ended; False if that was done before."""
     return Command("import", _finish, (found,))
+
+
+_SPENT = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
 
 
 def _finish(work: Work, found: FoundSession) -> bool:
     session = work.known(found.session_id)
-    if session.imported_end:
+    seen = {name: value for name in _SPENT if (value := getattr(found, name))}
+    seen |= {name: value for name in ("end_reason", "child_session_id") if (value := getattr(found, name)) is not None}
+    before = session.imported_seen
+    if before == seen:
         return False
     work.time = found.ended_at or found.created_at
-    usage: dict[str, Any] = {
-        name: getattr(found, name)
-        for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
-        if getattr(found, name)
-    }
-    if usage:
-        event = e.UsageRecorded(session_id=found.session_id, model=found.model, provider=found.provider, **usage)
+    usage = {name: seen[name] - (before or {}).get(name, 0) for name in _SPENT if name in seen}
+    if any(value > 0 for value in usage.values()):
+        spent = {name: max(value, 0) for name, value in usage.items()}
+        event = e.UsageRecorded(session_id=session.session_id, model=found.model, provider=found.provider, **spent)
         session = work.on_session(session, event, _WHY)
-    if session.end_reason is None and found.end_reason is not None:
-        if found.child_session_id is not None:
-            session = work.on_session(session, e.SessionCompressed(child_session_id=found.child_session_id), _WHY)
-        elif found.end_reason != COMPRESSION:
-            session = work.on_session(session, e.SessionEnded(end_reason=found.end_reason), _WHY)
-    work.on_session(session, e.SessionImported(source=found.source, row=session.imported_row, whole=True), _WHY)
+    if found.title is not None and session.title is None and before is not None:
+        session = work.on_session(session, e.SessionTitled(title=free_title(work, found.title, session)), _WHY)
+    end = _end_of(session, found)
+    if end is not None:
+        session = work.on_session(session, end, _WHY)
+    imported = e.SessionImported(source=found.source, row=session.imported_row, seen=seen)
+    work.on_session(session, imported, _WHY)
     return True
+
+
+def _end_of(session: Session, found: FoundSession) -> e.SessionEnded | e.SessionCompressed | None:
+    """Return how a session ended, if it did and nobody here has said so, or has reopened it."""
+    before = session.imported_seen or {}
+    if found.child_session_id is not None and "child_session_id" not in before:
+        open_end = session.end_reason == COMPRESSION and session.child_session_id is None
+        if session.end_reason is None or open_end:
+            return e.SessionCompressed(child_session_id=found.child_session_id)
+    if found.end_reason is not None and "end_reason" not in before and session.end_reason is None:
+        return e.SessionEnded(end_reason=found.end_reason)
+    return None
 
 
 def import_lane(entry: SessionEntry) -> Command[bool]:

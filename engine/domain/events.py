@@ -367,16 +367,16 @@ class UsageRecorded(Event, frozen=True, tag="usage.recorded"):
     provider: str | None = None
 
 
-@event(source="telegram", row=57)
+@event(source="telegram", row=57, seen={"input_tokens": 1200, "end_reason": "session_reset"})
 class SessionImported(Event, frozen=True, tag="session.rows_imported"):
     """The session came from another program's files, up to a row of its messages there.
 
-    With `whole` its end and its usage came too; a later import adds the messages that are new there.
+    `seen` is what its tokens, its cost and its end were there, once they came too: a later import adds what is new.
     """
 
     source: str
     row: int
-    whole: bool = False
+    seen: dict[str, Any] | None = None
 
 
 # The log itself: stream `log`

@@ -29,7 +29,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     `live` counts the messages that are neither undone nor rewritten away. `undone_at` is the version of the last undo
     that can be restored; that event names the one before it. `history_from` is the version at which the present
     history begins. A fork knows which conversation it came from, and the position of the last message it took from
-    there. An imported session knows the last row it was imported up to, and whether its end came too.
+    there. An imported session knows the last row it was imported up to, and what its tokens and its end were there.
     """
 
     session_id: str
@@ -52,7 +52,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     forked_from: str | None = None
     forked_at: int = 0
     imported_row: int = 0
-    imported_end: bool = False
+    imported_seen: dict[str, Any] | None = None
     deleted: bool = False
 
     @property
@@ -162,7 +162,8 @@ def _restored(session: Session, event: e.TranscriptRestored, _time: int) -> Sess
 
 
 def _imported(session: Session, event: e.SessionImported, _time: int) -> Session:
-    return _replace(session, imported_row=event.row, imported_end=session.imported_end or event.whole)
+    seen = session.imported_seen if event.seen is None else event.seen
+    return _replace(session, imported_row=event.row, imported_seen=seen)
 
 
 def _titled(session: Session, event: e.SessionTitled, _time: int) -> Session:

@@ -58,6 +58,11 @@ class IndexFolder:
                 created_at=microseconds(entry.created_at),
                 lane=entry.session_key,
                 origin=origin,
+                input_tokens=entry.input_tokens,
+                output_tokens=entry.output_tokens,
+                cache_read_tokens=entry.cache_read_tokens,
+                cache_write_tokens=entry.cache_write_tokens,
+                cost_usd=entry.estimated_cost_usd or None,
             )
         for path in sorted(self._folder.glob("*.jsonl")):
             if path.stem not in entries:

@@ -92,6 +92,33 @@ def test_an_import_that_was_cut_off_goes_on_where_it_was(store, source, path):
     assert texts(store, "s1") == [f"m{number}" for number in range(450)]
 
 
+def test_what_a_session_went_on_to_use_and_how_it_ended_comes_with_a_later_run(store, source, path):
+    """V18: counted once, and a session that somebody reopened here is not ended again."""
+    add_session(source, "s1", input_tokens=100, actual_cost_usd=0.5)
+    store.import_from(path)
+    source.execute("UPDATE sessions SET input_tokens = 150, actual_cost_usd = 0.75, ended_at = 5, title = 'Trip'")
+    source.execute("UPDATE sessions SET end_reason = 'session_reset'")
+    source.commit()
+    store.import_from(path)
+    spent = [each.event for each in store.log.events(topics=["usage.recorded"])]
+    assert [(each.input_tokens, each.cost_usd) for each in spent] == [(100, 0.5), (50, 0.25)]
+    assert (store.get_session("s1").end_reason, store.get_session("s1").title) == ("session_reset", "Trip")
+    store.reopen_session("s1")
+    store.import_from(path)
+    assert store.get_session("s1").end_reason is None
+
+
+def test_a_compression_whose_child_came_later_gets_it_with_a_later_run(store, source, path):
+    """V18: until then it has its end and no child."""
+    add_session(source, "s1", ended_at=START + 10, end_reason="compression")
+    store.import_from(path)
+    assert (store.get_session("s1").end_reason, store.get_session("s1").compressed_into) == ("compression", None)
+    add_session(source, "s2", parent_session_id="s1", started_at=START + 10)
+    store.import_from(path)
+    assert store.get_session("s1").compressed_into == "s2"
+    assert store.get_session("s2").conversation_id == "s1"
+
+
 def test_undone_messages_stay_hidden_and_compacted_ones_are_no_history(store, source, path):
     """V18."""
     add_session(source, "s1")
@@ -177,8 +204,13 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(store, source, path):
     """V18."""
     add_session(source, "s1")
     add_message(source, "s1", "one")
-    report = store.import_from(path, dry_run=True)
-    assert (report.sessions, report.messages, report.dry_run) == (1, 1, True)
+    add_session(source, "../evil")
+    add_route(source, KEY, entry(KEY, "s1"))
+    told = []
+    report = store.import_from(path, dry_run=True, progress=lambda report: told.append(report.messages))
+    assert (report.sessions, report.messages, report.lanes, report.dry_run) == (1, 1, 1, True)
+    assert [each.item for each in report.skipped] == ["session '../evil'"]
+    assert told == [1]
     assert store.log.last_position == 0
 
 

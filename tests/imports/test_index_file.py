@@ -18,7 +18,7 @@ def old(tmp_path):
     folder.mkdir()
     index = {
         "_README": "a note",
-        KEY: entry(KEY, "20260601_100000_1a2b3c4d"),
+        KEY: entry(KEY, "20260601_100000_1a2b3c4d", input_tokens=1200, estimated_cost_usd=0.5),
         "bad": True,
         "worse": {"session_id": "x"},
     }
@@ -46,10 +46,21 @@ def test_an_upgrade_loses_no_conversation(old, caplog):
         assert messages[0]["timestamp"] == 1780000000.5
         assert store.has_platform_message_id(entry.session_id, "tg-1")
         assert len(store.load_transcript("20260501_100000_00000000")) == 1
+        (spent,) = [each.event for each in store.log.events(topics=["usage.recorded"])]
+        assert (spent.input_tokens, spent.cost_usd) == (1200, 0.5)
         (said,) = [each.event for each in store.log.events(topics=["log.imported"])]
         assert (said.sessions, said.messages, said.skipped) == (2, 3, 4)
     assert {name: (old / name).read_bytes() for name in before} == before
     assert "imported 2 sessions, 3 messages and 1 lanes" in caplog.text
+
+
+@pytest.mark.parametrize("key", ["agent:main:telegram:dm", "telegram:4711", "agent:main:whatsapp:group:1@g.us:2@lid"])
+def test_an_older_form_of_a_key_is_kept(tmp_path, key):
+    """V18."""
+    (tmp_path / "sessions.json").write_text(json.dumps({key: entry(key, "s1"), "_schema": {"session_id": "s2"}}))
+    with SessionStore(tmp_path, synchronous="OFF", views=False) as store:
+        assert [each.session_key for each in store.list_sessions()] == [key]
+        assert store.peek_session_id(key) == "s1"
 
 
 def test_a_store_with_a_log_of_its_own_imports_nothing_by_itself(old):
