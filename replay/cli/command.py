@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -51,6 +50,8 @@ class Command(click.Group):
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
+        from importlib.metadata import PackageNotFoundError, version  # it costs a tenth of the help
+
         try:
             click.echo(f"sessions {version('session-engine')}")
         except PackageNotFoundError:

@@ -35,32 +35,40 @@ _FIELDS = (
     *("lane", "session_id", "updated_at", "created_at", "platform", "chat_id", "thread_id", "user_id", "chat_type"),
     *("display_name", "title", "messages", "flags", "input_tokens", "output_tokens", "cost_usd", "model"),
 )
+AT = click.option("--at", metavar="WHEN", help="As it was then; what was erased since is erased there too.")
+"""The option of a verb that can ask the past."""
 _WHERE = ("since", "until", "platform", "chat", "thread", "user", "lane", "session")
 
 
 @verb(
     "list",
-    examples=("sessions list --since 2h", "sessions list --platform telegram -o json"),
+    examples=("sessions list --since 2h", "sessions list --platform telegram --at 'yesterday 04:00' -o json"),
     pages=True,
     filters=_WHERE,
 )
-def list_lanes(run: Run) -> None:
+@AT
+def list_lanes(run: Run, at: str | None) -> None:
     """List the lanes, newest first.
 
     A lane is a place to talk: a chat, a thread, or a person in a group. Each leads to one session; `show` has those
     before it. `--since` and `--until` ask when somebody last wrote there.
     """
-    with run.reader() as reader:
-        wanted = _wanted(run, reader)
-        place = None if run.cursor is None else _place(run.cursor)
-        entries = (entry for entry in _entries(reader, place, run.limit) if wanted(entry))
-        found = list(islice(entries, None if run.limit is None else run.limit + 1))
-        more = run.limit is not None and len(found) > run.limit
-        kept = found[: run.limit] if more else found
-        items = (lane_item(entry, reader) for entry in kept)
-        page = Page(items, _cursor(kept[-1]) if more else None, more)
-        run.output.page(page, LANES, "no lane", _FIELDS)
-        _say_zone(run, bool(found))
+    with run.reader(at) as reader:
+        list_of(run, reader)
+
+
+def list_of(run: Run, reader: SessionReader) -> None:
+    """Print the lanes of a reader, of now or of a moment."""
+    wanted = _wanted(run, reader)
+    place = None if run.cursor is None else _place(run.cursor)
+    entries = (entry for entry in _entries(reader, place, run.limit) if wanted(entry))
+    found = list(islice(entries, None if run.limit is None else run.limit + 1))
+    more = run.limit is not None and len(found) > run.limit
+    kept = found[: run.limit] if more else found
+    items = (lane_item(entry, reader) for entry in kept)
+    page = Page(items, _cursor(kept[-1]) if more else None, more)
+    run.output.page(page, LANES, "no lane", _FIELDS)
+    _say_zone(run, bool(found))
 
 
 def _say_zone(run: Run, anything: bool) -> None:
@@ -147,27 +155,28 @@ def lane_item(entry: SessionEntry, reader: SessionReader) -> dict[str, Any]:
 
 @verb(
     "show",
-    examples=("sessions show telegram:dm:4711", "sessions show 20260701_1425 --output jsonl"),
+    examples=("sessions show telegram:dm:4711", "sessions show 20260701_1425 --at 2h --output jsonl"),
     pages=True,
 )
 @click.argument("what", required=False, shell_complete=subject_names)
-def show(run: Run, what: str | None) -> None:
+@AT
+def show(run: Run, what: str | None, at: str | None) -> None:
     """Show a lane, a session with its messages, or an event.
 
     WHAT is a lane's key or a session's id, its beginning or a part of it, or @123, an event's position. Without it a
     terminal offers a list to choose from.
     """
-    with run.reader() as reader:
+    with run.reader(at) as reader:
         if what is None:
-            from replay.cli.picker import pick
+            from replay.cli.picker import picked_lane  # Rich, which only a terminal needs
 
-            what = pick(run, reader)
-        items = _event_items(run, reader, what) if what.startswith("@") else _items(run, reader, what)
+            what = picked_lane(run, reader)
+        items = event_items(run, reader, what) if what.startswith("@") else _items(run, reader, what)
         page = page_of(items, run.limit, run.cursor)
         run.output.page(page, Lines(lines_of), "nothing there")
 
 
-def _event_items(run: Run, reader: SessionReader, what: str) -> Iterator[Item]:
+def event_items(run: Run, reader: SessionReader, what: str) -> Iterator[Item]:
     position = run.moment(reader.log, what).position
     for record in select_events(reader.log, Selection(after=position - 1, upto=position), run.now.tzinfo):
         yield {"kind": "event", **msgspec.structs.asdict(record)}
@@ -176,15 +185,18 @@ def _event_items(run: Run, reader: SessionReader, what: str) -> Iterator[Item]:
 def _items(run: Run, reader: SessionReader, what: str) -> Iterator[Item]:
     subject = run.subject(reader, what)
     if subject.kind == "session":
-        session = reader.get_session(subject.name)
-        yield session_item(session)
-        for each in reader.recorded_messages(subject.name):
-            yield {"kind": "message", "position": each.position, "time": each.time, **_said(each.message)}
+        yield session_item(reader.get_session(subject.name))
+        yield from message_items(reader, subject.name)
         return
     entry = reader.peek_entry(subject.name)
     yield {"kind": "lane", "lane": subject.name} if entry is None else {"kind": "lane", **lane_item(entry, reader)}
-    for session in reader.sessions_of(subject.name):
-        yield session_item(session)
+    yield from map(session_item, reader.sessions_of(subject.name))
+
+
+def message_items(reader: SessionReader, session_id: str) -> Iterator[Item]:
+    """Yield the live messages of a session."""
+    for each in reader.recorded_messages(session_id):
+        yield {"kind": "message", "position": each.position, "time": each.time, **_said(each.message)}
 
 
 def _said(message: dict[str, Any]) -> dict[str, Any]:

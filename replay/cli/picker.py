@@ -5,20 +5,25 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from engine.domain import events as e
 from engine.domain.messages import text_of
+from engine.log.sqlite.eventlog import EventLog
 from engine.reader import SessionReader
-from replay.cli.failures import USAGE, Failed
+from replay.cli.failures import NOT_FOUND, USAGE, Failed
 from replay.cli.run import Run
 from replay.cli.screen import answers
-from replay.cli.text import in_one_line
+from replay.cli.text import as_json, in_one_line, shown
+from replay.moments import FORMS
+from replay.selecting import Selection, select_events
 
 _KEYS = {
     "\x1b[A": "up", "\x1bOA": "up", "\x10": "up",
@@ -27,6 +32,10 @@ _KEYS = {
     "\x7f": "erase", "\b": "erase",
     "\x1b": "leave", "\x03": "leave", "\x04": "leave",
 }  # fmt: skip
+_DECISIVE = (
+    *(e.LaneReset.TOPIC, e.LaneSwitched.TOPIC, e.LaneSuspended.TOPIC, e.LanePruned.TOPIC, e.TurnInterrupted.TOPIC),
+    *(e.SessionCompressed.TOPIC, e.SessionEnded.TOPIC, e.ContentErased.TOPIC, e.StoreOpened.TOPIC, e.StoreClosed.TOPIC),
+)
 _OFFERED = 2000
 _ROWS = 10
 _PREVIEWED = 4
@@ -86,25 +95,45 @@ class Picker:
         return Group(*lines)
 
 
-def pick(run: Run, reader: SessionReader) -> str:
+def picked_lane(run: Run, reader: SessionReader) -> str:
     """Let somebody choose a lane; raise Failed where nobody can."""
-    if not answers() or run.output.form != "text":
-        raise Failed("say which: a lane, a session or @position; `sessions list` gives names", USAGE)
+    _check(run, "say which: a lane, a session or @position; `sessions list` gives names")
     names = [entry.session_key for entry in islice(reader.iter_sessions(), _OFFERED)]
+    return _choose(names, partial(_last_words, reader))
+
+
+def picked_moment(run: Run, log: EventLog) -> str:
+    """Let somebody choose a moment among the newest decisions; raise Failed where nobody can."""
+    _check(run, f"say when: {FORMS}")
+    records = select_events(log, Selection(types=_DECISIVE), run.now.tzinfo, backwards=True)
+    offered = {
+        f"@{each.position}  {shown(each.time)}  {each.type}  {each.lane or each.session_id or each.stream}": each
+        for each in islice(records, _OFFERED)
+    }
+    chosen = _choose(list(offered), lambda name: [offered[name].reason or "", as_json(offered[name].payload)])
+    return f"@{offered[chosen].position}"
+
+
+def _check(run: Run, missing: str) -> None:
+    if not answers() or run.output.form != "text":
+        raise Failed(missing, USAGE)
+
+
+def _choose(names: list[str], preview: Callable[[str], list[str]]) -> str:
     if not names:
-        raise Failed("there is no lane to choose from", USAGE)
+        raise Failed("there is nothing to choose from yet", NOT_FOUND)
     picker = Picker(names)
     console = Console(stderr=True, color_system=None if os.environ.get("NO_COLOR") else "auto", highlight=False)
     with _keys() as keys, Live(console=console, transient=True, auto_refresh=False) as live:
         while True:
             left = picker.left
-            live.update(picker.shown(_preview(reader, left[picker.marked]) if left else []), refresh=True)
+            live.update(picker.shown(preview(left[picker.marked]) if left else []), refresh=True)
             chosen = picker.press(next(keys))
             if chosen is not None:
                 return chosen
 
 
-def _preview(reader: SessionReader, key: str) -> list[str]:
+def _last_words(reader: SessionReader, key: str) -> list[str]:
     """Return the last words said on a lane."""
     session_id = reader.peek_session_id(key)
     messages = reader.load_transcript(session_id) if session_id else []

@@ -12,6 +12,7 @@ import click
 
 from engine.clock import local_now
 from engine.domain.times import microseconds
+from engine.log.errors import ReadOnlyLogError
 from engine.log.sqlite.eventlog import EventLog
 from engine.reader import SessionReader
 from engine.store import SessionStore
@@ -21,6 +22,7 @@ from replay.cli.output import Output
 from replay.cli.screen import answers
 from replay.moments import Moment, moment_of
 from replay.opening import open_log, open_reader, open_store
+from replay.past import as_of
 from replay.selecting import Selection
 from replay.subjects import Subject, subject_of
 
@@ -47,10 +49,26 @@ class Run:
             yield log
 
     @contextmanager
-    def reader(self) -> Iterator[SessionReader]:
-        """Open the store to be asked, read-only."""
-        with open_reader(self.where) as reader:
-            yield reader
+    def reader(self, at: str | None = None) -> Iterator[SessionReader]:
+        """Open the store to be asked, read-only: as it is, or as it was at a moment.
+
+        Where the state tables were made by another version of this package, the log is folded in memory instead.
+        """
+        present = self._present() if at is None else None
+        if present is not None:
+            with present:
+                yield present
+            return
+        with open_log(self.where) as log:
+            position = log.last_position if at is None else self.moment(log, at).position
+            with as_of(log, position) as past:
+                yield past
+
+    def _present(self) -> SessionReader | None:
+        try:
+            return open_reader(self.where)
+        except ReadOnlyLogError:
+            return None
 
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator[SessionStore]:
@@ -151,7 +169,7 @@ def _run(
     function: Callable[..., int | None], where: str, given: dict[str, Any], filters: tuple[str, ...]
 ) -> int | None:
     run = Run(where, Output(given["output"], given["color"]), given)
-    run.filters = {name: given.pop(name) for name in filters}
+    run.filters |= {name: given.pop(name) for name in filters}
     return function(run, **{name: value for name, value in given.items() if name not in _SHARED})
 
 

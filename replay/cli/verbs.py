@@ -21,6 +21,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "health": Verb("state", "Tell how the store is, and what needs care."),
         "path": Verb("state", "Print where the store is."),
     },
+    "Ask why and when": {
+        "why": Verb("deciding", "Tell which decisions led a lane, a session or the log to where it is."),
+        "at": Verb("past", "Show lanes, a session or a transcript as they were at a moment."),
+    },
     "Keep it right": {
         "verify": Verb("keeping", "Check the log, the tables and the views against each other."),
         "backup": Verb("copying", "Copy the store to a new file while it is written."),

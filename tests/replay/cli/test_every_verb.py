@@ -19,6 +19,8 @@ READING: dict[str, list[str]] = {
     "search": ["order"],
     "usage": ["--by", "platform"],
     "stats": [],
+    "why": ["telegram"],
+    "at": ["now"],
     "health": [],
     "path": [],
     "verify": [],
@@ -30,7 +32,7 @@ WRITING = {"backup": ["{to}/copy.db"], "copy": ["{to}/copy"], "import": [], "era
 """Those that do, or that write somewhere else; tests/replay/cli/test_writing.py has more of them."""
 OTHERS = {"completion"}
 FINDS_DAMAGE = {"verify", "views verify"}
-NOTHING_THERE = {"show"}
+NOTHING_THERE = {"show", "why"}
 
 
 def verbs(group: click.Group, prefix: str = "") -> dict[str, click.Command]:
