@@ -11,7 +11,7 @@ from engine.domain.config import GatewayConfig
 from engine.domain.policy import DEFAULT_FRESHNESS_SECONDS, SessionResetPolicy
 from engine.domain.streams import LANE
 from engine.domain.times import moment
-from engine.log.protocol import Log
+from engine.log.protocol import Log, Progress
 from replay.judging import TOPICS, Change, Judge, Pair
 from replay.settings import Place, Rules
 from replay.words import counted, seen, span
@@ -115,6 +115,7 @@ def what_if(
     platforms: Collection[str] | None = None,
     upto: int | None = None,
     zone: tzinfo | None = None,
+    progress: Progress | None = None,
 ) -> WhatIf:
     """Return which recorded resets another policy would not have made, and which others it would have.
 
@@ -129,6 +130,8 @@ def what_if(
         for row in log.reader.stored(after, min(after + _WINDOW, end), TOPICS, _WINDOW):
             judged.add(row)
         after += _WINDOW
+        if progress is not None:
+            progress(min(after, end), end)
     return _result(judged, local_now().tzinfo if zone is None else zone)
 
 

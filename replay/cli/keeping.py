@@ -8,7 +8,6 @@ import msgspec
 from engine.verification import verify_store
 from replay.cli.failures import INTEGRITY
 from replay.cli.layout import Column, Records
-from replay.cli.progress import bar
 from replay.cli.run import Run, verb
 
 
@@ -21,8 +20,8 @@ def verify(run: Run, heads: tuple[str, ...]) -> int | None:
     It prints the head: keep it elsewhere, and give it back with `--head`, for without one a cut tail cannot be seen.
     Ends with 4 at the first difference.
     """
-    with run.log() as log, bar("verifying") as progress:
-        found = verify_store(log, progress, _published(heads))
+    with run.log() as log:
+        found = verify_store(log, run.progress.tell, _published(heads))
     run.output.one(msgspec.to_builtins(found), Records([Column(name) for name in found.__struct_fields__]))
     return None if found.ok else INTEGRITY
 

@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -29,13 +29,16 @@ class Page(NamedTuple):
 class Output:
     """Prints data on stdout, and everything else on stderr."""
 
-    def __init__(self, form: Format, colour: Colour) -> None:
+    def __init__(self, form: Format, colour: Colour, begin: Callable[[], object] = bool) -> None:
+        """Take the form, and what to call before anything is printed."""
         self.form = form
         self.screen: Screen = screen(colour)
+        self._begin = begin
 
     def page(self, page: Page, layout: Layout, empty: str, fields: Sequence[str] = ()) -> None:
         """Print a page of items; `empty` is said on stderr when there are none, `fields` are the head of CSV."""
         items, any_at_all = _peeked(page.items)
+        self._begin()
         if self.form == "json":
             self._json(items, page)
         else:
@@ -48,6 +51,7 @@ class Output:
 
     def stream(self, items: Iterable[Item], layout: Layout, fields: Sequence[str] = (), *, head: bool = True) -> None:
         """Print items, and see to it that they are seen at once; those that follow others need no head."""
+        self._begin()
         match self.form:
             case "csv":
                 self._csv(items, fields, head=head)
@@ -68,6 +72,7 @@ class Output:
 
     def say(self, text: str) -> None:
         """Say something on stderr, where it is no data."""
+        self._begin()
         click.echo(safe(text), err=True)
 
     def _json(self, items: Iterable[Item], page: Page) -> None:

@@ -117,6 +117,7 @@ def picked_moment(run: Run, log: EventLog) -> str:
 def _check(run: Run, missing: str) -> None:
     if not answers() or run.output.form != "text":
         raise Failed(missing, USAGE)
+    run.progress.stop()
 
 
 def _choose(names: list[str], preview: Callable[[str], list[str]]) -> str:

@@ -19,6 +19,7 @@ from engine.store import SessionStore
 from replay.cli.failures import OK, Failed, failure_of, leave_quietly
 from replay.cli.options import MOMENTS, shared
 from replay.cli.output import Output
+from replay.cli.progress import Bar
 from replay.cli.screen import answers
 from replay.moments import Moment, moment_of
 from replay.opening import open_log, open_reader, open_store
@@ -32,9 +33,10 @@ _SHARED = ("store", "output", "color", "limit", "everything", "cursor", "dry_run
 class Run:
     """Everything that verbs share: where, how much of what, and how to print it."""
 
-    def __init__(self, where: str, output: Output, chosen: dict[str, Any]) -> None:
+    def __init__(self, where: str, chosen: dict[str, Any], progress: Bar) -> None:
         self.where = where
-        self.output = output
+        self.progress = progress
+        self.output = Output(chosen["output"], chosen["color"], progress.stop)
         self.limit: int | None = None if chosen.get("everything") else chosen.get("limit")
         self.cursor: str | None = chosen.get("cursor")
         self.dry_run: bool = bool(chosen.get("dry_run"))
@@ -129,8 +131,10 @@ class Run:
             return
         if not answers():
             raise Failed("nobody can be asked here; say --yes to do it, or --dry-run to see what would be done", 2)
+        self.progress.stop()
         if not click.confirm(question, err=True):
             raise Failed("nothing was done", 1)
+        self.progress.start()
 
 
 def verb(
@@ -168,9 +172,14 @@ def verb(
 def _run(
     function: Callable[..., int | None], where: str, given: dict[str, Any], filters: tuple[str, ...]
 ) -> int | None:
-    run = Run(where, Output(given["output"], given["color"]), given)
+    progress = Bar(click.get_current_context().info_name or "")
+    run = Run(where, given, progress)
     run.filters |= {name: given.pop(name) for name in filters}
-    return function(run, **{name: value for name, value in given.items() if name not in _SHARED})
+    progress.start()
+    try:
+        return function(run, **{name: value for name, value in given.items() if name not in _SHARED})
+    finally:
+        progress.stop()
 
 
 def _finish(work: Callable[[], int | None]) -> None:

@@ -12,7 +12,6 @@ from engine.views import VIEWS_FILE
 from replay.cli.failures import INTEGRITY
 from replay.cli.layout import Column, Item, Line, Lines, Records
 from replay.cli.output import page_of
-from replay.cli.progress import bar
 from replay.cli.run import Run, verb
 from replay.cli.text import shown, size
 from replay.opening import open_views
@@ -34,8 +33,7 @@ def stats(run: Run) -> None:
     """
     with run.log() as log:
         after, upto = run.positions(log)
-        with bar("counting") as progress:
-            found = statistics(log, after, upto, zone=run.now.tzinfo, progress=progress)
+        found = statistics(log, after, upto, zone=run.now.tzinfo, progress=run.progress.tell)
         on_disk = sum(
             Path(f"{log.path}{end}").stat().st_size for end in ("", "-wal") if Path(f"{log.path}{end}").exists()
         )

@@ -8,7 +8,6 @@ import msgspec
 from replay.cli.failures import FAILURE, INTEGRITY
 from replay.cli.layout import Column, Records, Table
 from replay.cli.output import Page
-from replay.cli.progress import bar
 from replay.cli.run import Run, verb
 from replay.opening import open_views
 
@@ -61,12 +60,11 @@ def rebuild(run: Run, names: tuple[str, ...]) -> int | None:
         if not run.dry_run:
             store.wait_for_views(last, None)
             store.rebuild_views(*names)
-            with bar("rebuilding") as progress:
-                while behind := [each for each in store.health().views if each.building_position is not None]:
-                    progress(min(each.building_position or 0 for each in behind), last)
-                    if any(each.error for each in behind):
-                        break
-                    store.wait_for_views(last + 1, _WAIT_SECONDS)
+            while behind := [each for each in store.health().views if each.building_position is not None]:
+                run.progress.tell(min(each.building_position or 0 for each in behind), last)
+                if any(each.error for each in behind):
+                    break
+                store.wait_for_views(last + 1, _WAIT_SECONDS)
         found = [msgspec.to_builtins(each) for each in store.health().views if not names or each.name in names]
     run.output.page(Page(found), _STATUS, "no view")
     return FAILURE if any(each["error"] for each in found) else None

@@ -7,7 +7,6 @@ from engine.acting import acting
 from engine.imports.report import ImportReport
 from replay.cli.completion import subject_names
 from replay.cli.layout import Item, Line, Lines
-from replay.cli.progress import bar
 from replay.cli.run import Run, verb
 from replay.cli.text import shown
 from replay.opening import ACTOR
@@ -28,10 +27,10 @@ def import_(run: Run, source: str, reason: str | None) -> None:
     """
     if not run.dry_run:
         run.confirm(f"import {source} into the store at {run.where}?")
-    with run.store(create=True) as store, acting(ACTOR, reason), bar("importing") as progress:
+    with run.store(create=True) as store, acting(ACTOR, reason):
 
         def tell(report: ImportReport) -> None:
-            progress(report.messages + report.known, 0)
+            run.progress.tell(report.messages + report.known, 0)
 
         report = store.import_from(source, dry_run=run.dry_run, progress=tell)
     run.output.one(msgspec.to_builtins(report), Lines(lambda item: _imported(item)))

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,9 +86,3 @@ def damage(folder: Path) -> None:
     data = file.read_bytes()
     assert data.count(b"the order is late") == 1
     file.write_bytes(data.replace(b"the order is late", b"the order is lost"))
-
-
-def forget_environment() -> None:
-    """Make what the environment says the same everywhere."""
-    for name in ("SESSION_STORE", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
-        os.environ.pop(name, None)

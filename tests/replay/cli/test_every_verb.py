@@ -21,6 +21,7 @@ READING: dict[str, list[str]] = {
     "stats": [],
     "why": ["telegram"],
     "at": ["now"],
+    "what-if": ["--mode", "none"],
     "health": [],
     "path": [],
     "verify": [],

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -172,4 +171,3 @@ def test_times_are_local_and_their_zone_is_in_json(lived: Path) -> None:
     """R3."""
     item = run("events", "--limit", 1, "-o", "json", store=lived).items[0]
     assert item["time"].endswith("+00:00")
-    assert os.environ.get("SESSION_STORE") is None

@@ -86,3 +86,27 @@ def test_tables_of_another_build_do_not_keep_the_log_from_being_asked(own: Path)
         log.transact(lambda made: made.execute("UPDATE projections SET fingerprint = 'another' WHERE name = 'inline'"))
     assert run("list", "-o", "json", store=own).items == before
     assert run("why", "telegram", store=own).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("p.json", '{"default_reset_policy": {"mode": "none"}}'), ("p.toml", "[default_reset_policy]\nmode = 'none'\n")],
+)
+def test_another_policy_is_tried_on_what_was_recorded(name: str, text: str, lived: Path, tmp_path: Path) -> None:
+    """R12: by options or from a file; with the recorded policy nothing changes."""
+    (tmp_path / name).write_text(text)
+    total, *others = run("what-if", "--policy", tmp_path / name, "-o", "json", store=lived).items
+    assert (total["kind"], total["recorded"], total["would_be"], total["gone"]) == ("total", 1, 0, 1)
+    assert {each["kind"] for each in others} == {"unknown", "lane", "reset"}
+    assert run("what-if", "--mode", "none", "--platform", "slack", "-o", "json", store=lived).items[0]["gone"] == 0
+    assert "nothing changes" in run("what-if", store=lived).out
+    assert "would not have happened" in run("what-if", "--idle-minutes", 1000, store=lived).out
+
+
+@pytest.mark.parametrize("text", ["[", '["a"]', '{"tokens": 1}', '{"reset_by_platform": {"My Own": {}}}'])
+def test_a_file_that_has_no_policy_is_refused(text: str, lived: Path, tmp_path: Path) -> None:
+    """R5, R12."""
+    (tmp_path / "policy.json").write_text(text)
+    done = run("what-if", "--policy", tmp_path / "policy.json", store=lived)
+    assert (done.code, done.out) == (2, "")
+    assert run("what-if", "--idle-minutes", "-1", store=lived).code == 2
