@@ -9,7 +9,7 @@ PEERS_READY := $(PEERS)/.ready
 WHEEL := .venv-wheel
 BENCH := --benchmark-columns=median,iqr,rounds --benchmark-sort=name -q -s
 
-.PHONY: help demo test lint bench bench-peers peers-test wheel-test soak docs clean
+.PHONY: help demo test lint bench bench-peers peers-test wheel-test soak torture docs clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -63,6 +63,11 @@ wheel-test: $(READY) ## builds sdist and wheel, and tries the wheel in a clean e
 
 soak: $(READY) ## the same fault and property tests with bigger numbers
 	SOAK=10 $(BIN)/python -m pytest -n 2 tests/faults tests/properties
+
+SCALE ?= 1
+PARTS ?=
+torture: $(READY) ## power loss, I/O errors, kills, flipped bits, cancellations, full disks in big numbers; writes docs/reliability.md
+	$(BIN)/python -m tests.torture $(PARTS) --scale $(SCALE)
 
 docs: $(READY) ## regenerate docs/reference, and the modules and tests named in docs/explanation
 	$(BIN)/python -m devtools.reference

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncSessionStore, Platform, SessionSource, SessionStore, TurnInProgressError
+from engine import AsyncSessionStore, Platform, SessionEntry, SessionSource, SessionStore, TurnInProgressError
 from engine.claims import GIVEN_UP
 from engine.domain import events as e
 from engine.log.errors import DiskFullError, NestedCommandError
@@ -56,8 +56,8 @@ def none_stays_open(store: SessionStore) -> None:
     until(lambda: not open_turns(store.log.reader), 10)
 
 
-async def cancelled_after(pause: float, coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine as a task, and cancel it after some turns of the loop, or after some time."""
+async def cancelled_after(pause: float, coroutine: Coroutine[Any, Any, None]) -> bool:
+    """Run a coroutine as a task, and cancel it after some turns of the loop, or some time; True if that ended it."""
     task = asyncio.ensure_future(coroutine)
     if pause < 0:
         for _ in range(int(-pause)):
@@ -65,52 +65,84 @@ async def cancelled_after(pause: float, coroutine: Coroutine[Any, Any, None]) ->
     else:
         await asyncio.sleep(pause)
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, TurnInProgressError, TimeoutError):
+    try:
         await task
+    except asyncio.CancelledError:
+        return True
+    except (TurnInProgressError, TimeoutError):
+        pass
+    return False
 
 
-async def storm(store: AsyncSessionStore, seconds: float, chance: random.Random) -> int:
-    """Begin turns in every way, and cancel each at some moment; return how many were."""
-    lanes = [source(f"chat-{number}") for number in range(20)]
-    keys = [(await store.get_or_create_session(each)).session_key for each in lanes]
-    begun = 0
+class Storm:
+    """Tasks that begin turns and append messages in every way, each cancelled at some moment."""
 
-    async def begin_and_end(key: str) -> None:
-        await store.end_turn(await store.begin_turn(key))
+    def __init__(self, store: SessionStore, chance: random.Random) -> None:
+        self.store, self.chance = store, chance
+        self.begun = 0
+        self.cancelled = 0
+        self.given: dict[str, str] = {}
+        self.answered: dict[str, int] = {}
 
-    async def begin_in_time(key: str) -> None:
-        token = await asyncio.wait_for(store.begin_turn(key), chance.uniform(0, 0.002))
-        await store.end_turn(token)
-
-    async def turn(where: SessionSource) -> None:
-        async with store.turn(where, wait=0.05):
-            await asyncio.sleep(chance.uniform(0, 0.001))
-
-    async def blow() -> None:
-        nonlocal begun
+    async def blow(self, seconds: float, cancellations: int = 1 << 60) -> None:
+        """Blow for so long, or until so many tasks were cancelled."""
+        face = AsyncSessionStore(self.store)
+        lanes = [source(f"chat-{number}") for number in range(20)]
+        entries = [await face.get_or_create_session(each) for each in lanes]
         ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
-            number = chance.randrange(len(lanes))
-            begun += 1
-            ways = [begin_and_end(keys[number]), begin_in_time(keys[number]), turn(lanes[number])]
-            await cancelled_after(chance.choice([-chance.randrange(6), chance.uniform(0, 0.004)]), chance.choice(ways))
-            for way in ways:
-                way.close()
 
-    await asyncio.gather(*(blow() for _ in range(30)))
-    return begun
+        async def gusts() -> None:
+            while time.monotonic() < ends and self.cancelled < cancellations:
+                number = self.chance.randrange(len(lanes))
+                self.begun += 1
+                way = self.chance.choice(self.ways)(self, face, lanes[number], entries[number])
+                pause = self.chance.choice([-self.chance.randrange(6), self.chance.uniform(0, 0.004)])
+                if await cancelled_after(pause, way):
+                    self.cancelled += 1
+
+        await asyncio.gather(*(gusts() for _ in range(30)))
+
+    async def _begin_and_end(self, face: AsyncSessionStore, _where: SessionSource, entry: SessionEntry) -> None:
+        await face.end_turn(await face.begin_turn(entry.session_key))
+
+    async def _begin_in_time(self, face: AsyncSessionStore, _where: SessionSource, entry: SessionEntry) -> None:
+        token = await asyncio.wait_for(face.begin_turn(entry.session_key), self.chance.uniform(0, 0.002))
+        await face.end_turn(token)
+
+    async def _turn(self, face: AsyncSessionStore, where: SessionSource, _entry: SessionEntry) -> None:
+        async with face.turn(where, wait=0.05):
+            await asyncio.sleep(self.chance.uniform(0, 0.001))
+
+    async def _append(self, face: AsyncSessionStore, _where: SessionSource, entry: SessionEntry) -> None:
+        message_id = f"m-{len(self.given)}"
+        self.given[message_id] = entry.session_id
+        message = {"role": "user", "content": message_id, "message_id": message_id}
+        position = await face.append_to_transcript(entry.session_id, message)
+        assert position is not None
+        self.answered[message_id] = position
+
+    ways = (_begin_and_end, _begin_in_time, _turn, _append)
+
+    def check(self) -> None:
+        """Nobody's turn stays open; what was answered is where it was said to be, and nothing is there twice."""
+        none_stays_open(self.store)
+        found: dict[str, int] = {}
+        for envelope in self.store.log.events():
+            if isinstance(envelope.event, e.MessageAppended):
+                assert envelope.event.message_id not in found, "a message was stored twice"
+                assert self.given[envelope.event.message_id or ""] == envelope.stream.removeprefix("session:")
+                found[envelope.event.message_id or ""] = envelope.position
+        assert self.answered.items() <= found.items()
+        assert self.store.verify().ok
 
 
 def test_a_storm_of_cancellations_leaves_no_turn_open(store: SessionStore) -> None:
-    """G36."""
-
-    async def run() -> int:
-        return await storm(AsyncSessionStore(store), STORM_SECONDS, random.Random(SEED))
-
-    begun = asyncio.run(run())
-    assert begun > 100, f"seed {SEED}"
-    none_stays_open(store)
-    assert store.log.verify().ok
+    """G36, G47, G48: and no message that was answered is missing, none is there twice."""
+    storm = Storm(store, random.Random(SEED))
+    asyncio.run(storm.blow(STORM_SECONDS))
+    assert storm.cancelled > 50, f"seed {SEED}"
+    assert storm.answered, f"seed {SEED}"
+    storm.check()
 
 
 async def begin(store: AsyncSessionStore) -> None:

@@ -1,9 +1,10 @@
 """An I/O error or a full disk at every single call: answered or refused, never lost, never stuck."""
 
+import contextlib
 import random
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -15,10 +16,14 @@ from engine.log import EventLog
 from engine.log.envelope import Envelope
 from engine.log.errors import ConflictError, CorruptLogError, DiskFullError
 from tests.faults.disk import SEED, SOAK, Disk, Heads, Ledger, full_error, io_error, memory_folder
+from tests.faults.stores import StoreTrial, everyday, upkeep
 
 THINNED = 150
+STORE_THINNED = 20
 STREAMS = ["session:a", "session:b", "session:c"]
 Fault = Callable[[str], apsw.Error]
+Which = tuple[str, ...]
+"""Kinds of calls that fail; none means all."""
 
 
 class Trial:
@@ -156,7 +161,7 @@ def run(disk: Disk, path: Path, *, heal: bool = True) -> Trial:
     return trial
 
 
-def count_calls(which: tuple[str, ...]) -> int:
+def count_calls(which: Which) -> int:
     """How many calls of these kinds a run without errors makes."""
     seen = 0
 
@@ -181,40 +186,102 @@ def chosen(total: int, limit: int, seed: str) -> list[int]:
     return sorted(random.Random(seed).sample(range(total), limit))
 
 
-@pytest.fixture(autouse=True)
-def swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite passes over some errors, such as of a hint; apsw then tells Python's hook about them."""
+@contextlib.contextmanager
+def swallowed() -> Iterator[None]:
+    """Let pass what SQLite passes over, such as an error of a hint; apsw tells Python's hook about it."""
     plain = sys.unraisablehook
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: None if "injected" in str(told.exc_value) else plain(told))
+    sys.unraisablehook = lambda told: None if "injected" in str(told.exc_value) else plain(told)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = plain
 
 
-@pytest.mark.parametrize("part", range(2))
-@pytest.mark.parametrize("persistent", [False, True], ids=["once", "until healed"])
-@pytest.mark.parametrize(("fault", "which"), [(io_error, ()), (full_error, ("write",))], ids=["I/O error", "disk full"])
-def test_errors(fault: Fault, which: tuple[str, ...], persistent: bool, part: int) -> None:
-    total = count_calls(which)
-    assert total > 30
+FAULTS: dict[str, tuple[Fault, Which]] = {"I/O error": (io_error, ()), "disk full": (full_error, ("write",))}
+
+
+def try_errors(kind: str, persistent: bool, targets: list[int]) -> tuple[list[str], int]:
+    """Fail at each of these calls; return what is wrong, and at how many calls an error came."""
+    fault, which = FAULTS[kind]
     findings = []
     fired = 0
-    for target in chosen(total, THINNED, f"{SEED}{persistent}{which}")[part::2]:
-        seen = -1
-
-        def fail(_number: int, what: str, target: int = target) -> apsw.Error | None:
-            nonlocal seen
-            if which and what not in which:
-                return None
-            seen += 1
-            return fault(what) if seen == target or (persistent and seen > target) else None
-
-        disk = Disk()
-        with memory_folder() as folder, disk.in_use():
-            disk.fail = fail
+    for target in targets:
+        with memory_folder() as folder, failing(fault, which, persistent, target) as disk:
             try:
                 trial = run(disk, folder / "log.db")
                 if which and persistent and disk.fired:
                     assert trial.all_acknowledged or DiskFullError in map(type, trial.refused)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-                findings.append(f"call {target} of {total}: {type(error).__name__}: {error!s:.600}")
+                findings.append(f"{kind} at call {target}, {persistent=}: {type(error).__name__}: {error!s:.600}")
             fired += bool(disk.fired)
-    assert not findings, f"FAULT_SEED={SEED}: {len(findings)} wrong:\n" + "\n".join(findings[:8])
+    return findings, fired
+
+
+@contextlib.contextmanager
+def failing(fault: Fault, which: Which, persistent: bool, target: int) -> Iterator[Disk]:
+    """A disk that fails at one call of some kinds, or from there on."""
+    seen = -1
+
+    def fail(_number: int, what: str) -> apsw.Error | None:
+        nonlocal seen
+        if which and what not in which:
+            return None
+        seen += 1
+        return fault(what) if seen == target or (persistent and seen > target) else None
+
+    disk = Disk()
+    with swallowed(), disk.in_use():
+        disk.fail = fail
+        yield disk
+
+
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("persistent", [False, True], ids=["once", "until healed"])
+@pytest.mark.parametrize("kind", FAULTS)
+def test_errors(kind: str, persistent: bool, part: int) -> None:
+    total = count_calls(FAULTS[kind][1])
+    assert total > 30
+    findings, fired = try_errors(kind, persistent, chosen(total, THINNED, f"{SEED}{persistent}{kind}")[part::2])
+    assert not findings, f"FAULT_SEED={SEED}, {total} calls: {len(findings)} wrong:\n" + "\n".join(findings[:8])
+    assert fired
+
+
+WORK = {"by day": everyday, "by night": upkeep}
+
+
+def store_trial(folder: Path, disk: Disk, work: str) -> StoreTrial:
+    return StoreTrial(folder / "store", disk, list(WORK[work](random.Random(SEED), 12)))
+
+
+def count_store_calls(work: str) -> int:
+    """How many calls a store makes when none fails."""
+    disk = Disk()
+    with memory_folder() as folder, disk.in_use():
+        store_trial(folder, disk, work).work()
+    return disk.calls
+
+
+def try_store_errors(work: str, persistent: bool, targets: list[int]) -> tuple[list[str], int]:
+    """Fail at each of these calls of a store; return what is wrong, and at how many calls an error came."""
+    findings = []
+    fired = 0
+    for target in targets:
+        with memory_folder() as folder, failing(io_error, (), persistent, target) as disk:
+            try:
+                trial = store_trial(folder, disk, work)
+                trial.work()
+                trial.healed()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+                findings.append(f"{work}, at call {target}, {persistent=}: {type(error).__name__}: {error!s:.600}")
+            fired += bool(disk.fired)
+    return findings, fired
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["once", "until healed"])
+@pytest.mark.parametrize("work", WORK)
+def test_errors_under_a_store(work: str, persistent: bool) -> None:
+    """Whatever a store was doing: what was acknowledged is there, and its tables are those of the log."""
+    total = count_store_calls(work)
+    findings, fired = try_store_errors(work, persistent, chosen(total, STORE_THINNED, f"{SEED}{persistent}{work}"))
+    assert not findings, f"FAULT_SEED={SEED}, {total} calls: {len(findings)} wrong:\n" + "\n".join(findings[:8])
     assert fired

@@ -2,6 +2,8 @@
 
 import random
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,14 @@ from engine.domain.events import SessionEnded
 from engine.log import EventLog
 from engine.log.envelope import Envelope
 from engine.log.errors import ConflictError
-from tests.faults.disk import POLICIES, SEED, SOAK, Disk, Heads, Ledger, Platter, memory_folder
+from tests.faults.disk import SEED, SOAK, Disk, Heads, Ledger
+from tests.faults.power import Losses, lose_power
+from tests.faults.stores import StoreWorkload, gateway_by_day, operator_by_night
 
 CHUNKS = 4
 STREAMS = [f"session:{number}" for number in range(6)]
-WAYS = [(policy, lazy) for lazy in (True, False) for policy in POLICIES]
 WAYS_TRIED = 4
+STORE_IMAGES = 150
 
 
 class Workload:
@@ -44,6 +48,16 @@ class Workload:
             self._fail(log)
             self._erase(log)
             self._singles(log, 10)
+
+    def check(self, folder: Path, index: int) -> None:
+        """Raise if the log in a folder is not what a power loss at an operation may leave."""
+        with EventLog(folder / self.path.name, synchronous="OFF", inline=[Heads()]) as log:
+            if index < self.created:
+                assert log.last_position == 0, "events before the first command"
+            self.ledger.check(log, index)
+            after = log.last_position
+            assert log.append([Envelope("session:new", 1, SessionEnded(end_reason="test"))]) == [after + 1]
+            assert log.verify().ok
 
     def _open(self) -> EventLog:
         return EventLog(
@@ -108,65 +122,42 @@ class Workload:
         command.erased_by = len(self.disk.operations)
 
 
-def lose_power(chunk: int, synchronous: str, per_operation: int) -> list[str]:
-    """Run the workload, lose power at every operation in several ways; the findings, and at least 500 tries."""
-    seed = SEED * CHUNKS + chunk
-    rng = random.Random(seed)
-    disk = Disk(record=True)
-    findings = []
-    with memory_folder() as folder, disk.in_use():
-        workload = Workload(folder / "log.db", disk, rng, synchronous)
-        workload.run()
-        disk.record = False
-        assert synchronous == "OFF" or workload.largest_batch > 1, "no group commit happened"
-        images = 0
-        platter = Platter()
-        target = folder / "image"
-        target.mkdir()
-        for index, operation in enumerate([*disk.operations, ("end",)]):
-            for extra in range(per_operation):
-                policy, lazy = WAYS[(index + extra * 3 + chunk) % len(WAYS)]
-                files = platter.image(operation, policy, lazy, random.Random(f"{seed}/{index}/{extra}"))
-                problem = check_image(target, files, workload, index)
-                images += 1
-                if problem is not None:
-                    where = f"FAULT_SEED={SEED} {chunk=} {index=} {operation[:3]!r:.80} {policy=} lazy names={lazy}"
-                    findings.append(f"{where}: {problem}")
-            if operation != ("end",):
-                platter.apply(operation)
-        assert images >= 500, f"only {images} images"
-        print(f"{images} images of {len(disk.operations)} operations, largest batch {workload.largest_batch}")  # noqa: T201
-    return findings
+def lost(seed: int, synchronous: str, ways: int, most: int | None = None) -> Losses:
+    """Run the log's workload, and lose power at every operation in several ways, or at so many."""
+    workloads: list[Workload] = []
+
+    def make(folder: Path, disk: Disk, rng: random.Random) -> Workload:
+        folder.mkdir()
+        workloads.append(Workload(folder / "log.db", disk, rng, synchronous))
+        return workloads[0]
+
+    found = lose_power(make, seed, ways, most)
+    assert synchronous == "OFF" or workloads[0].largest_batch > 1, "no group commit happened"
+    return found
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_power_loss(chunk: int) -> None:
-    findings = lose_power(chunk, "FULL", WAYS_TRIED * SOAK)
-    assert not findings, f"{len(findings)} images are wrong:\n" + "\n".join(findings[:5])
+    found = lost(SEED * CHUNKS + chunk, "FULL", WAYS_TRIED * SOAK)
+    assert not found.findings, f"{len(found.findings)} images are wrong:\n" + "\n".join(found.findings[:5])
+    assert found.images >= 500
 
 
 @pytest.mark.parametrize("synchronous", ["OFF", "NORMAL"])
 def test_the_disk_loses_what_was_not_synced(synchronous: str) -> None:
     """The same check does find losses where they must be: it would also find them at FULL."""
-    findings = lose_power(0, synchronous, 1)
+    findings = lost(SEED * CHUNKS, synchronous, 1).findings
     assert any("was acknowledged and is lost" in finding for finding in findings)
 
 
-def check_image(target: Path, files: dict[str, bytes], workload: Workload, index: int) -> str | None:
-    """Open the files as the power loss left them; what is wrong with them, if anything."""
-    for name, content in files.items():
-        (target / name).write_bytes(content)
-    try:
-        with EventLog(target / "log.db", synchronous="OFF", inline=[Heads()]) as log:
-            if index < workload.created:
-                assert log.last_position == 0, "events before the first command"
-            workload.ledger.check(log, index)
-            after = log.last_position
-            assert log.append([Envelope("session:new", 1, SessionEnded(end_reason="test"))]) == [after + 1]
-            assert log.verify().ok
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
-        return f"{type(error).__name__}: {error}; files { {name: len(content) for name, content in files.items()} }"
-    finally:
-        for file in target.iterdir():
-            file.unlink()
-    return None
+@pytest.mark.parametrize("make", [gateway_by_day, operator_by_night])
+def test_power_loss_under_a_store(make: Callable[[Path, Disk, random.Random], StoreWorkload]) -> None:
+    """Routes, transcripts, turns, rebuilding, erasing: the log ends with a whole command, and its tables fit it."""
+    found = lose_power(make, SEED, SOAK, STORE_IMAGES * SOAK)
+    assert not found.findings, f"{len(found.findings)} images are wrong:\n" + "\n".join(found.findings[:5])
+    assert found.images >= STORE_IMAGES
+
+
+def test_a_disk_that_loses_commits_of_a_store_is_found_out() -> None:
+    found = lose_power(partial(gateway_by_day, synchronous="NORMAL"), SEED, 1, STORE_IMAGES)
+    assert any("was acknowledged and is lost" in finding for finding in found.findings)
