@@ -5,7 +5,6 @@ happens once, when somebody reads it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -32,10 +31,8 @@ _COPY = '{"message":'
 _ROW_BYTES = 200
 """What a row takes in memory beside its payload."""
 
-_topic, _state = itemgetter(1), itemgetter(2)
 
-
-class Said(msgspec.Struct):
+class Said(msgspec.Struct, gc=False):
     """A message as any event has it that is one."""
 
     message: dict[str, Any]
@@ -72,9 +69,11 @@ class Transcript:
         """Take in events of the stream, in order. `inherited` is what the first of them inherits."""
         if not rows:
             return
-        first, topics = 0, list(map(_topic, rows))
+        first, topics = 0, [row[1] for row in rows]
         others = len(topics) - topics.count(_APPENDED)
-        for at in [index for index, topic in enumerate(topics) if topic not in MESSAGES] if others else ():
+        for at in (
+            [at for at, topic in enumerate(topics) if topic != _APPENDED and topic not in MESSAGES] if others else ()
+        ):
             self._append(rows[first:at])
             step = _STEPS.get(rows[at][1])
             if step is not None:
@@ -123,7 +122,7 @@ _STEPS = {
 
 def _size(rows: Sequence[Row]) -> int:
     """Return how many bytes rows take in memory, about."""
-    return sum(map(len, map(_state, rows))) + _ROW_BYTES * len(rows)
+    return sum(map(len, [row[2] for row in rows])) + _ROW_BYTES * len(rows)
 
 
 class Backwards:
@@ -208,8 +207,9 @@ def objects_of(rows: Sequence[Row], report: Report) -> list[dict[str, Any] | Non
 def _plain(rows: Sequence[Row]) -> list[dict[str, Any]] | None:
     """Decode messages quickly; None if one of them is marked, erased or broken."""
     try:
-        if not maybe_marked("".join(map(_state, rows))):  # a blob makes it a TypeError
-            return cast(list[dict[str, Any]], _completed(map(_read_message, map(_state, rows)), rows))
+        states = cast(list[str], [row[2] for row in rows])
+        if not maybe_marked("".join(states)):  # a blob makes it a TypeError
+            return cast(list[dict[str, Any]], _completed(map(_read_message, states), rows))
     except _UNREADABLE:
         pass  # found one by one
     return None

@@ -57,7 +57,7 @@ class SQLiteQueries(ABC):
             sql += f" AND topic NOT IN ({','.join('?' * len(without))})"
             bindings += without
         rows = self.query(f"{sql} ORDER BY version", bindings)
-        if not {type(state) for _, _, state, _, _ in rows} <= _PAYLOADS:
+        if not _PAYLOADS.issuperset(map(type, [row[2] for row in rows])):
             position = next(row[3] for row in rows if type(row[2]) not in _PAYLOADS)
             raise CorruptLogError(f"the payload at position {position} is neither text nor a blob", position)
         return rows
