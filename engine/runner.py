@@ -6,7 +6,6 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
-from datetime import datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -14,11 +13,11 @@ import msgspec
 
 from engine.acting import acting_now
 from engine.claims import GIVEN_UP
+from engine.clock import Instant
 from engine.command import Command, Sweep
 from engine.commands.turns import end_turn, renew_turn
 from engine.domain.events import StoreOpened
 from engine.domain.streams import LOG
-from engine.domain.times import microseconds
 from engine.errors import SessionConflictError
 from engine.lane_cache import LaneCache
 from engine.lines import Lines
@@ -137,7 +136,7 @@ class Runner:
         self,
         log: Log,
         context: StoreContext,
-        clock: Callable[[], datetime],
+        clock: Callable[[], Instant],
         is_active: Callable[[str], bool] | None,
         opening: StoreOpened,
     ) -> None:
@@ -172,7 +171,7 @@ class Runner:
 
     def announce(self, transaction: Transaction) -> None:
         """Record that the store was opened before anything else: it takes over the state tables."""
-        self.opening.announce(transaction, microseconds(self._clock()), self._context.actor)
+        self.opening.announce(transaction, self._clock().time, self._context.actor)
 
     def run(self, command: Command[T]) -> T:
         """Run a command; return its answer once it is durable."""
@@ -239,7 +238,7 @@ class Runner:
 
     def _parts(self, sweep: Sweep) -> list[Command[int]]:
         """Return the commands that each change a part of what is found now, on tables that are up to date."""
-        now = microseconds(self._clock())
+        now = self._clock().time
         self.touches.flush()
         self.run(Command(sweep.name, sweep.change, ([], now)))
         found = sweep.find(self._log.reader, now)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
+from time import time_ns
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from engine import holders
 from engine.claims import TurnClaim
-from engine.clock import local_now
+from engine.clock import Instant, local_now
 from engine.command import Command
 from engine.commands import lanes, sessions, transcripts, turns
 from engine.commands.lanes import RESTART_TIMEOUT, Notices
@@ -172,7 +173,7 @@ class SessionStore(SessionReader):
         asks_host = has_active_processes_fn is not None
         context = StoreContext(settings, actor, self._holder, asks_host, active_profile, self._tables, {})
         self._views = StoreViews(log, sessions_dir, self._now, search=search) if views else None
-        self.runner = Runner(log, context, self._now, has_active_processes_fn, opened(settings, self._holder, now))
+        self.runner = Runner(log, context, self._instant, has_active_processes_fn, opened(settings, self._holder, now))
         super().__init__(
             log,
             settings,
@@ -200,6 +201,13 @@ class SessionStore(SessionReader):
             self._views.start()
         if self._heads is not None:
             self._heads.start()
+
+    def _instant(self) -> Instant:
+        """Return this moment by the store's clock."""
+        if self._clock is local_now:
+            return Instant(time_ns() // 1000)
+        now = self._now()
+        return Instant(microseconds(now), now)
 
     def _bring_up(self) -> int:
         """Bring the state tables to the end of the log; rebuild them if a row of theirs is in the way."""

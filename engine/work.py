@@ -10,6 +10,7 @@ import msgspec
 
 from engine.acting import Acting
 from engine.claims import TurnClaim
+from engine.clock import Instant
 from engine.domain.chat import Chat
 from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
@@ -21,7 +22,6 @@ from engine.domain.registry import Event
 from engine.domain.session import Session
 from engine.domain.sources import SessionSource
 from engine.domain.streams import LOG, lane_stream, project_stream, session_stream
-from engine.domain.times import microseconds
 from engine.domain.turn import TurnState
 from engine.errors import TurnLostError, UnknownProjectError, UnknownSessionError
 from engine.log.envelope import NEXT_VERSION, Envelope
@@ -100,6 +100,7 @@ class Work:
     __slots__ = (
         "_actor",
         "_answers",
+        "_instant",
         "_opening",
         "_reason",
         "_reserved",
@@ -110,7 +111,6 @@ class Work:
         "envelopes",
         "fold",
         "notes",
-        "now",
         "opened_at",
         "time",
         "touched",
@@ -120,15 +120,15 @@ class Work:
     def __init__(
         self,
         transaction: Transaction,
-        now: datetime,
+        instant: Instant,
         context: StoreContext,
         touches: Mapping[str, Touch],
         answers: Answers,
         opening: StoreOpened | None,
     ) -> None:
         self.transaction = transaction
-        self.now = now
-        self.time = microseconds(now)
+        self._instant = instant
+        self.time = instant.time
         self.context = context
         self.fold = context.tables.begin(transaction)
         self.began_at = transaction.position
@@ -148,6 +148,11 @@ class Work:
         """Start a command; of those that are grouped, one after the other shares this work."""
         self.command = command
         self._actor, self._reason = (self.context.actor, None) if acting is None else acting
+
+    @property
+    def now(self) -> datetime:
+        """The time of everything the command decides, as the store's clock shows it."""
+        return self._instant.shown
 
     # States
 

@@ -151,6 +151,8 @@ async def ask(store: AsyncSessionStore) -> None:
     entry = entries[0]
     await store.lookup_by_session_id(entry.session_id)
     await store.peek_session_id(entry.session_key)
+    await store.peek_entry(entry.session_key)
+    await store.names_like(entry.session_id[:8], 5)
     await store.sessions_of(entry.session_key)
     await store.has_any_sessions()
     await store.get_session(entry.session_id)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.clock import local_now, local_zone
+from engine.clock import Instant, local_now, local_zone
 from engine.domain.policy import SessionResetPolicy, reset_reason
+from engine.domain.times import microseconds
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +45,15 @@ def test_without_a_zone_the_time_is_still_right(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("TZ", name)
     assert local_zone() is None
     assert abs(local_now() - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_an_instant_of_the_machine_is_shown_in_the_zone_of_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    shown = Instant(microseconds(datetime(2026, 7, 1, 12, 0, 0, 123457, tzinfo=UTC))).shown
+    assert shown.tzinfo is local_zone()
+    assert shown.replace(tzinfo=None) == datetime(2026, 7, 1, 14, 0, 0, 123457)
+
+
+def test_an_instant_of_a_host_is_shown_as_its_clock_said_it() -> None:
+    said = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    assert Instant(microseconds(said), said).shown is said
