@@ -15,8 +15,17 @@ if TYPE_CHECKING:
         UnknownSubjectError as UnknownSubjectError,
         UnsupportedStoreError as UnsupportedStoreError,
     )
+    from replay.lives import (
+        Leg as Leg,
+        LifeEvent as LifeEvent,
+        Silence as Silence,
+        Timeline as Timeline,
+        TurnSpan as TurnSpan,
+        timeline as timeline,
+    )
     from replay.moments import Moment as Moment, moment_of as moment_of
     from replay.opening import open_log as open_log, open_reader as open_reader
+    from replay.pages import timeline_html as timeline_html
     from replay.past import (
         PastReader as PastReader,
         as_of as as_of,
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
         session_at as session_at,
         transcript_at as transcript_at,
     )
+    from replay.pictures import Segment as Segment, timeline_lines as timeline_lines
     from replay.policies import (
         LaneOutcome as LaneOutcome,
         OtherReset as OtherReset,
@@ -46,9 +56,12 @@ _PLACES = {
         "UnknownSubjectError",
         "UnsupportedStoreError",
     ),
+    "lives": ("Leg", "LifeEvent", "Silence", "Timeline", "TurnSpan", "timeline"),
     "moments": ("Moment", "moment_of"),
     "opening": ("open_log", "open_reader"),
+    "pages": ("timeline_html",),
     "past": ("PastReader", "as_of", "lane_at", "session_at", "transcript_at"),
+    "pictures": ("Segment", "timeline_lines"),
     "policies": ("LaneOutcome", "OtherReset", "PolicyChange", "WhatIf", "policy_change", "what_if"),
     "reasons": ("Decision", "Why", "why"),
     "selecting": ("EventRecord", "Selection", "select_events"),

@@ -16,7 +16,7 @@ from engine.domain.times import microseconds, moment
 from engine.domain.verdict import judge
 from engine.log.protocol import Log, Queries
 from replay.moments import Moment, time_at
-from replay.scope import Scope, Step, decisive, lane_steps, scope_of, sessions_in
+from replay.scope import TOLD_BY_THE_LANE, Scope, Step, decisive, lane_steps, scope_of, sessions_in
 from replay.settings import History, Rules, clock_time, place_of, settings_of
 from replay.words import sentence, span
 
@@ -26,8 +26,6 @@ _SILENCE = 3600.0
 _SESSIONS = 100
 """The sessions of a lane that are read, the latest; the lane's own events tell of all of them."""
 _ROUTINE = (e.UsageRecorded, e.NoticesConsumed, e.LaneIdentified)
-_TOLD_BY_THE_LANE = frozenset({"get_or_create_session", "reset_session", "switch_session"})
-"""Commands whose events on the lane say what those on its sessions do."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -179,7 +177,7 @@ def _of_session(reads: Queries, session_id: str, scope: Scope) -> Iterator[_Foun
 
 
 def _told(reads: Queries, positions: Sequence[int]) -> set[int]:
-    return {each.position for each in reads.recorded_at(positions) if each.command in _TOLD_BY_THE_LANE}
+    return {each.position for each in reads.recorded_at(positions) if each.command in TOLD_BY_THE_LANE}
 
 
 def _around(

@@ -20,6 +20,8 @@ Kind = Literal["lane", "session", "log"]
 
 _QUIET = (*MESSAGES, e.TurnBegun.TOPIC, e.TurnRenewed.TOPIC, e.UsageRecorded.TOPIC)
 """Topics of a session's stream that decide nothing: most of its events."""
+TOLD_BY_THE_LANE = frozenset({"get_or_create_session", "reset_session", "switch_session"})
+"""Commands whose events on the lane say what those on its sessions do."""
 _MOVES = (e.LaneRouted, e.LaneReset, e.LaneSwitched, e.LaneAdvanced)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("engine", "projections", "replay")
+DATA = {"replay": ("page.html", "page.js")}
 MADE = {"__pycache__", ".tmp", ".hypothesis", "build", "dist"}
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
@@ -68,6 +69,8 @@ def check_installed() -> None:
         package = import_module(name)
         expect(Path(package.__file__ or "").is_relative_to(sys.prefix), f"{name} is imported from {package.__file__}")
         expect(importlib.resources.files(name).joinpath("py.typed").is_file(), f"{name} has no py.typed")
+        for data in DATA.get(name, ()):
+            expect(importlib.resources.files(name).joinpath(data).is_file(), f"{name} has no {data}")
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             import_module(module.name)
 
