@@ -1,12 +1,12 @@
 """SessionCatalog: the sessions of a store as a web chat works with them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, overload
 
 from engine.chat_session import ChatSession, ChatSummary
 from engine.chats import ChatReader
 from engine.command import Command
-from engine.commands import chats, projects
+from engine.commands import chat_history as history, chats, projects
 from engine.domain.project import Project
 from engine.log.protocol import Queries
 from engine.store import SessionStore
@@ -171,6 +171,63 @@ class SessionCatalog:
         """Add tokens and cost to what a session used (W8)."""
         usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "estimated_cost": estimated_cost}
         return self._changed(session_id, chats.record_usage(session_id, usage, touch, expected_version))
+
+    def save_messages(
+        self,
+        session_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        context_messages: Sequence[Mapping[str, Any]] | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        *,
+        touch: bool = True,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """Append what is new in the whole visible list; context and tool calls replace theirs when given (W8).
+
+        A stored message may come back with more keys. Raise ValueError for any other difference and a shorter list.
+        """
+        command = history.save_messages(session_id, messages, context_messages, tool_calls, touch, expected_version)
+        return self._changed(session_id, command)
+
+    def clear_session(self, session_id: str, *, expected_version: int | None = None) -> ChatSession:
+        """Take title, messages, context and tool calls from a session (W9)."""
+        return self._changed(session_id, history.clear_session(session_id, expected_version))
+
+    def truncate_session(self, session_id: str, keep: int, *, expected_version: int | None = None) -> ChatSession:
+        """Keep the first messages; as many user turns as go leave the context too (W9)."""
+        return self._changed(session_id, history.truncate_session(session_id, keep, expected_version))
+
+    def undo(self, session_id: str, *, expected_version: int | None = None) -> ChatSession:
+        """Take the last user message away with everything after it; ValueError if there is none (W9)."""
+        return self._changed(session_id, history.undo(session_id, "undo", expected_version))
+
+    def retry(self, session_id: str, *, expected_version: int | None = None) -> dict[str, Any]:
+        """Undo, and return what to send again: removed_count, text and message (W9)."""
+        return self.store.runner.run(history.undo(session_id, "retry", expected_version))
+
+    def compress_session(
+        self,
+        session_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        context_messages: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """Replace messages and context, and take the tool calls away; the session's id stays (W9)."""
+        command = history.compress_session(session_id, messages, context_messages, expected_version)
+        return self._changed(session_id, command)
+
+    def branch_session(
+        self, session_id: str, at: object = None, title: str | None = None, *, expected_version: int | None = None
+    ) -> ChatSession:
+        """Create a session that goes on from here: after a number of messages, a message, or its id (W9)."""
+        command = history.branch_session(session_id, at, title, expected_version)
+        return self.reading.whole(self.store.runner.run(command))
+
+    def duplicate_session(self, session_id: str, *, expected_version: int | None = None) -> ChatSession:
+        """Create a copy of a session, but for its pin, archive, turn and anchors (W9)."""
+        command = history.duplicate_session(session_id, expected_version)
+        return self.reading.whole(self.store.runner.run(command))
 
     def rotate_session(self, session_id: str, new_id: str, *, expected_version: int | None = None) -> ChatSession:
         """Let a session go on under another id, with its open turn; the former ids lead to it (W9)."""

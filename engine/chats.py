@@ -15,6 +15,7 @@ from engine.errors import UnknownSessionError
 from engine.log.protocol import Queries
 from engine.reader import SessionReader
 from projections.inline.backwards import live_now, newest_first
+from projections.inline.chat_lists import context_of, tool_calls_of
 from projections.inline.chats import find_chat
 from projections.inline.sessions import find_session
 from projections.inline.transcripts import report
@@ -56,7 +57,12 @@ class ChatReader:
 
     def _whole(self, head: Session, chat: Chat) -> ChatSession:
         rows = self._reader.live_rows(head.session_id)
-        return ChatSession(messages=said(rows, report), **fields_of(head, chat, rows[-1] if rows else None))
+        return ChatSession(
+            messages=said(rows, report),
+            context_messages=context_of(self._reads, chat, head.version),
+            tool_calls=tool_calls_of(self._reads, chat, head.version),
+            **fields_of(head, chat, rows[-1] if rows else None),
+        )
 
     def _summary(self, head: Session, chat: Chat) -> ChatSummary:
         rows = partial(newest_first, self._reads, live_now(head), report)
@@ -75,10 +81,10 @@ def _messages(rows: Iterator[Row]) -> Iterator[object]:
 def fields_of(head: Session, chat: Chat, newest: Row | None) -> dict[str, Any]:
     """Return what a whole session and a summary have in common. Times are epoch seconds.
 
-    A session that no client has touched was updated with its newest message.
+    A session that no client has touched was updated with its newest message, or when it was created if that is later.
     """
     known: Mapping[str, Any] = chat.attributes
-    recorded = head.created_at if newest is None else newest[4]
+    recorded = head.created_at if newest is None else max(head.created_at, newest[4])
     fields = {name: value for name, value in known.items() if name in ATTRIBUTES and value is not None}
     if "parent_session_id" not in known and head.relation != "copy":
         fields["parent_session_id"] = head.parent_session_id

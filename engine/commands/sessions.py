@@ -82,7 +82,7 @@ def _compress(
         )
     if child_id is not None and work.session(child_id) is not None:
         raise SessionStateError(f"session {child_id!r} exists already; give the child another id")
-    carried = None if covers is None or covers >= parent.live else _taken(parent, covers, parent.live)
+    carried = None if covers is None or covers >= parent.live else taken(parent, covers, parent.live)
     child = Session(child_id or work.new_session_id())
     created = e.SessionCreated(
         conversation_id=parent.conversation_id,
@@ -105,7 +105,8 @@ def _compress(
     return child.session_id
 
 
-def _taken(session: Session, first: int, last: int) -> e.Inherited:
+def taken(session: Session, first: int, last: int) -> e.Inherited:
+    """Return some of a session's live messages, to be inherited."""
     return e.Inherited(
         session.session_id, session.history_from, session.version, first, last, beyond=session.live - last
     )
@@ -118,7 +119,7 @@ def fork_session(session_id: str, at: object) -> Command[str]:
 def _fork(work: Work, session_id: str, at: object) -> str:
     """Create a session with the history up to a message or a position of the log (G43)."""
     parent = work.known(session_id)
-    inherited, position = _history(work, parent, at)
+    inherited, position = history_of(work, parent, at)
     fork_id = work.new_session_id()
     created = e.SessionCreated(
         conversation_id=fork_id,
@@ -134,16 +135,16 @@ def _fork(work: Work, session_id: str, at: object) -> str:
     return fork_id
 
 
-def _history(work: Work, parent: Session, at: object) -> tuple[e.Inherited, int]:
+def history_of(work: Work, parent: Session, at: object) -> tuple[e.Inherited, int]:
     """Return what a fork inherits, and the position of the last of it."""
     log = work.transaction
     if at is None:
-        return _taken(parent, 0, parent.live), log.position
+        return taken(parent, 0, parent.live), log.position
     if isinstance(at, int) and not isinstance(at, bool):
         if not 0 < at <= log.position:
             raise ValueError(f"at must be a position of the log, from 1 to {log.position}, not {at!r:.100}")
         then = work.look(("history", parent.session_id, at), partial(_history_at, parent, at))
-        return _taken(then, 0, then.live), at
+        return taken(then, 0, then.live), at
     if not isinstance(at, (str, Mapping)):
         raise ValueError(f"at must be a message, a message id or a position in the log, not {at!r}")
     wanted = at if isinstance(at, str) else appended(at)
@@ -153,7 +154,7 @@ def _history(work: Work, parent: Session, at: object) -> tuple[e.Inherited, int]
     if found is None:
         raise SessionStateError(f"session {parent.session_id!r} has no live message {at!r:.200}")
     after, position = found
-    return _taken(parent, 0, parent.live - after), position
+    return taken(parent, 0, parent.live - after), position
 
 
 def _history_at(parent: Session, at: int, reads: Queries, budget: int | None) -> Session:

@@ -69,7 +69,13 @@ def _rewrite(work: Work, session_id: str, messages: list[e.MessageAppended], tur
     """
     session = work.known(session_id)
     work.check_turn(turn, session)
-    key = "history", session_id, session.version, session.live
+    rewrite(work, session, messages)
+    return True
+
+
+def rewrite(work: Work, session: Session, messages: list[e.MessageAppended]) -> Session:
+    """Make another history of a session live; return its head."""
+    key = "history", session.session_id, session.version, session.live
     former = work.look(key, partial(_former, session))
     places = former.recognised(messages)
     why = "rewritten by the host"
@@ -78,7 +84,7 @@ def _rewrite(work: Work, session_id: str, messages: list[e.MessageAppended], tur
         origin = 0 if place is None else place.origin
         again = e.MessageRewritten(message=message.message, message_id=message.message_id, copy_of=origin)
         session = work.on_session(session, again, why)
-    return True
+    return session
 
 
 def _former(session: Session, reads: Queries, budget: int | None) -> FormerHistory:
@@ -86,7 +92,7 @@ def _former(session: Session, reads: Queries, budget: int | None) -> FormerHisto
     return FormerHistory(reversed(live), [at for at, ids in inherited_ids(reads, session).items() if ids])
 
 
-Cause = Literal["undo", "retry"]
+Cause = Literal["undo", "retry", "truncate"]
 
 
 def rewind_session(

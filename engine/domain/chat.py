@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from engine.domain import chat_events as c, events as e
-from engine.domain.encoding import Content
+from engine.domain.encoding import Content, Erased
 from engine.domain.registry import Event
 
 _replace = msgspec.structs.replace
@@ -18,6 +18,7 @@ _replace = msgspec.structs.replace
 class Chat(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state that chat events make of a session; a session without any has the defaults.
 
+    `context_from` and `tool_calls_from` are the versions from which on these are folded, 0 if they are empty.
     `updated_at` is 0 while nobody has touched it. `aliases` are the ids it went on under, the last is the present one.
     """
 
@@ -31,6 +32,8 @@ class Chat(msgspec.Struct, frozen=True, omit_defaults=True):
     input_tokens: int = 0
     output_tokens: int = 0
     estimated_cost: float | None = None
+    context_from: int = 0
+    tool_calls_from: int = 0
 
     @property
     def id(self) -> str:
@@ -38,31 +41,31 @@ class Chat(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.aliases[-1] if self.aliases else self.session_id
 
 
-def _attributed(chat: Chat, event: c.AttributesSet) -> Chat:
+def _attributed(chat: Chat, event: c.AttributesSet, _version: int) -> Chat:
     return _replace(chat, attributes={**chat.attributes, **event.attributes})
 
 
-def _touched(chat: Chat, event: c.SessionTouched) -> Chat:
+def _touched(chat: Chat, event: c.SessionTouched, _version: int) -> Chat:
     return _replace(chat, updated_at=event.at)
 
 
-def _pinned(chat: Chat, event: c.SessionPinned) -> Chat:
+def _pinned(chat: Chat, event: c.SessionPinned, _version: int) -> Chat:
     return _replace(chat, pinned=event.pinned)
 
 
-def _archived(chat: Chat, event: c.SessionArchived) -> Chat:
+def _archived(chat: Chat, event: c.SessionArchived, _version: int) -> Chat:
     return _replace(chat, archived=event.archived)
 
 
-def _moved(chat: Chat, event: c.SessionMoved) -> Chat:
+def _moved(chat: Chat, event: c.SessionMoved, _version: int) -> Chat:
     return _replace(chat, project_id=event.project_id)
 
 
-def _rotated(chat: Chat, event: c.SessionRotated) -> Chat:
+def _rotated(chat: Chat, event: c.SessionRotated, _version: int) -> Chat:
     return _replace(chat, aliases=(*chat.aliases, event.session_id))
 
 
-def _used(chat: Chat, event: e.UsageRecorded) -> Chat:
+def _used(chat: Chat, event: e.UsageRecorded | c.UsageCarried, _version: int) -> Chat:
     cost = chat.estimated_cost if event.cost_usd is None else (chat.estimated_cost or 0) + event.cost_usd
     return _replace(
         chat,
@@ -72,22 +75,55 @@ def _used(chat: Chat, event: e.UsageRecorded) -> Chat:
     )
 
 
-_EVOLVE: dict[type, Callable[[Chat, Any], Chat]] = {
+def _context(chat: Chat, event: c.ContextReplaced, version: int) -> Chat:
+    return _replace(chat, context_from=_begins(chat.context_from, event.keep, bool(event.messages), version))
+
+
+def _tool_calls(chat: Chat, event: c.ToolCallsReplaced, version: int) -> Chat:
+    return _replace(chat, tool_calls_from=_begins(chat.tool_calls_from, event.keep, bool(event.tool_calls), version))
+
+
+def _begins(before: int, keep: int, added: bool, version: int) -> int:
+    """Return the version from which on a list is folded, after some of it was kept and something added."""
+    if keep:
+        return before
+    return version if added else 0
+
+
+def _erased(chat: Chat, event: Erased, version: int) -> Chat:
+    """Let go of what an erased event had replaced: it does not come back."""
+    if event.topic == c.ContextReplaced.TOPIC:
+        return _replace(chat, context_from=version)
+    return _replace(chat, tool_calls_from=version)
+
+
+_EVOLVE: dict[type, Callable[[Chat, Any, int], Chat]] = {
     c.AttributesSet: _attributed,
     c.SessionTouched: _touched,
     c.SessionPinned: _pinned,
     c.SessionArchived: _archived,
     c.SessionMoved: _moved,
     c.SessionRotated: _rotated,
+    c.ContextReplaced: _context,
+    c.ToolCallsReplaced: _tool_calls,
+    c.UsageCarried: _used,
     e.UsageRecorded: _used,
 }
 KINDS: frozenset[type[Event]] = frozenset(_EVOLVE)
 """Events that say something of a chat."""
 
 TOPICS = frozenset(kind.TOPIC for kind in KINDS)
+_LISTS = frozenset({c.ContextReplaced.TOPIC, c.ToolCallsReplaced.TOPIC})
 
 
-def evolve(chat: Chat, event: Content) -> Chat:
-    """Return the chat after an event; one that was erased says nothing."""
+def says_something(event: Content) -> bool:
+    """Return True for an event that may change a chat."""
+    return type(event) in KINDS or (isinstance(event, Erased) and event.topic in _LISTS)
+
+
+def evolve(chat: Chat, event: Content, version: int) -> Chat:
+    """Return the chat after an event; of one that was erased, only that a list was replaced still counts."""
     step = _EVOLVE.get(type(event))
-    return chat if step is None else step(chat, event)
+    if step is not None:
+        return step(chat, event, version)
+    return _erased(chat, event, version) if isinstance(event, Erased) and event.topic in _LISTS else chat

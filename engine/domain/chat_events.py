@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from engine.domain.registry import Event, event
 
 # Sessions: streams `session:<id>`
@@ -52,6 +54,46 @@ class SessionRotated(Event, frozen=True, tag="session.rotated"):
 @event()
 class SessionDeleted(Event, frozen=True, tag="session.deleted"):
     """The session was deleted: it is not shown any more, and its id is never used again."""
+
+
+@event(position=57, origin=57, added={"_turnUsage": {"output_tokens": 80}})
+class MessageExtended(Event, frozen=True, tag="message.extended"):
+    """The live message that was recorded at a position has these keys too.
+
+    `origin` is where it was recorded first: erasing it there erases this.
+    """
+
+    position: int
+    origin: int
+    added: dict[str, Any]
+
+
+@event(messages=[{"role": "user", "content": "hello"}])
+class ContextReplaced(Event, frozen=True, tag="session.context_replaced"):
+    """The model reads this instead of the messages: the first `keep` of the context before, then these.
+
+    Without any it reads the messages.
+    """
+
+    keep: int = 0
+    messages: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
+@event(tool_calls=[{"name": "read_file", "done": True}])
+class ToolCallsReplaced(Event, frozen=True, tag="session.tool_calls_replaced"):
+    """The host shows this of tool calls: the first `keep` of those before, then these."""
+
+    keep: int = 0
+    tool_calls: list[Any] = msgspec.field(default_factory=list)
+
+
+@event(input_tokens=1200, output_tokens=80, cost_usd=0.01)
+class UsageCarried(Event, frozen=True, tag="session.usage_carried"):
+    """The session shows this usage of the one it was copied from, where it was counted."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
 
 
 # Projects: streams `project:<id>`

@@ -332,7 +332,7 @@ class TranscriptRewound(Event, frozen=True, tag="transcript.rewound"):
     keep: int
     rewound_count: int
     turns_undone: int
-    cause: Literal["undo", "retry"] = "undo"
+    cause: Literal["undo", "retry", "truncate"] = "undo"
     before: int = 0
 
 
@@ -471,6 +471,10 @@ AnyEvent = (
     | c.SessionMoved
     | c.SessionRotated
     | c.SessionDeleted
+    | c.MessageExtended
+    | c.ContextReplaced
+    | c.ToolCallsReplaced
+    | c.UsageCarried
     | c.ProjectCreated
     | c.ProjectRenamed
     | c.ProjectRecolored

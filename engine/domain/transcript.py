@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from engine.domain import events as e
+from engine.domain import chat_events as c, events as e
 from engine.domain.encoding import Erased, decode, encode, maybe_marked, tombstone, tombstone_digest
 
 Row = tuple[int, str, str | bytes, int, int]
@@ -104,6 +105,15 @@ class Transcript:
             self._undone.append((keep, self._live[keep:]))
             del self._live[keep:]
 
+    def _extend(self, row: Row, _: Sequence[Row]) -> None:
+        event = decode(row[1], row[2])
+        if isinstance(event, c.MessageExtended):
+            for place in range(len(self._live) - 1, -1, -1):
+                if self._live[place][3] == event.position:
+                    before, self._live[place] = self._live[place], extended(self._live[place], [event])
+                    self.size += len(self._live[place][2]) - len(before[2])
+                    break
+
     def _restore(self, row: Row, _: Sequence[Row]) -> None:
         """Put back what the last undo hid: before what was appended since, which came later."""
         if self._undone and isinstance(decode(row[1], row[2]), e.TranscriptRestored):
@@ -111,18 +121,49 @@ class Transcript:
             self._live[keep:keep] = hidden
 
 
+_EXTENDED = c.MessageExtended.TOPIC
 _UNDOING = frozenset({e.TranscriptRewound.TOPIC, e.TranscriptRestored.TOPIC})
 _STEPS = {
     e.TranscriptRewritten.TOPIC: Transcript._replace,
     e.SessionForked.TOPIC: Transcript._replace,
     e.TranscriptRewound.TOPIC: Transcript._rewind,
     e.TranscriptRestored.TOPIC: Transcript._restore,
+    c.MessageExtended.TOPIC: Transcript._extend,
 }
 
 
 def _size(rows: Sequence[Row]) -> int:
     """Return how many bytes rows take in memory, about."""
     return sum(map(len, [row[2] for row in rows])) + _ROW_BYTES * len(rows)
+
+
+def extended(row: Row, newest_first: Sequence[c.MessageExtended]) -> Row:
+    """Return the row of a message with the keys that were added later; an erased one stays erased."""
+    event = decode(row[1], row[2])
+    if not isinstance(event, (e.MessageAppended, e.MessageRewritten)):
+        return row
+    message = event.message
+    for each in reversed(newest_first):
+        message = {**message, **each.added}
+    return (*row[:2], encode(replace(event, message=message)).decode(), *row[3:])
+
+
+class Extensions:
+    """The keys that were added to messages, met before the messages when a stream is read from its end."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, list[c.MessageExtended]] = {}
+
+    def note(self, row: Row) -> None:
+        """Take note of an event that adds keys."""
+        event = decode(row[1], row[2]) if row[1] == _EXTENDED else None
+        if isinstance(event, c.MessageExtended):
+            self._of.setdefault(event.position, []).append(event)
+
+    def applied(self, row: Row) -> Row:
+        """Return a message's row with what was added to it."""
+        added = self._of.get(row[3])
+        return row if added is None else extended(row, added)
 
 
 class Backwards:

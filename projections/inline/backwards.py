@@ -6,7 +6,7 @@ from typing import NamedTuple
 from engine.domain.events import Inherited
 from engine.domain.session import Session
 from engine.domain.streams import session_stream
-from engine.domain.transcript import LOST, Backwards, Report, Row, copied_if_readable, inheritance
+from engine.domain.transcript import LOST, Backwards, Extensions, Report, Row, copied_if_readable, inheritance
 from engine.log.protocol import Queries
 from projections.inline.quarantine import quarantined
 
@@ -54,6 +54,7 @@ def newest_first(reads: Queries, wanted: Stretch, report: Report, budget: int | 
     """
     bad = frozenset(position for position, _ in quarantined(reads))
     before: list[_Copies] = []
+    extensions = Extensions()
     part: Stretch | None = wanted
     while part is not None:
         walk, begins, most = Backwards(part.skip), None, part.most
@@ -61,10 +62,11 @@ def newest_first(reads: Queries, wanted: Stretch, report: Report, budget: int | 
             budget = None if budget is None else budget - 1
             if most == 0:
                 break
+            extensions.note(row)
             if row[0] == part.history_from:
                 begins = row
             elif walk.is_live(row):
-                yield row
+                yield extensions.applied(row)
                 most = None if most is None else most - 1
         part = None if most == 0 else _before(begins, walk.skip, most, before, report)
     while before:

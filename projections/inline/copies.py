@@ -1,15 +1,16 @@
-"""Copies of messages in rewritten histories, so that an erasure finds all of them."""
+"""Copies of messages in rewritten histories, and what was added to messages, so that an erasure finds all of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from engine.domain.chat_events import MessageExtended
 from engine.domain.encoding import Content
 from engine.domain.events import MessageRewritten
 from engine.log.protocol import Queries
 from projections.inline.changes import Change
 
 TABLES = (
-    """CREATE TABLE copies (  -- Messages that stand in a rewritten history again: an erasure erases them all.
-    position INTEGER PRIMARY KEY,  -- of the copy
+    """CREATE TABLE copies (  -- Messages in a rewritten history, and additions: an erasure erases them all.
+    position INTEGER PRIMARY KEY,  -- of the copy, or of the addition
     origin   INTEGER NOT NULL      -- the position at which the message was recorded first
 )""",
     "CREATE INDEX copies_by_origin ON copies (origin)",
@@ -42,10 +43,14 @@ def _among(reads: Queries, sql: str, positions: Iterable[int]) -> Iterator[tuple
 
 def changes_of(event: Content, position: int) -> Sequence[Change]:
     """Return what an event adds to the table."""
-    if isinstance(event, MessageRewritten) and event.copy_of:
-        sql = "INSERT INTO copies VALUES (?,?) ON CONFLICT (position) DO NOTHING"
-        return [(sql, (position, event.copy_of))]
-    return []
+    match event:
+        case MessageRewritten() if event.copy_of:
+            origin = event.copy_of
+        case MessageExtended():
+            origin = event.origin
+        case _:
+            return []
+    return [("INSERT INTO copies VALUES (?,?) ON CONFLICT (position) DO NOTHING", (position, origin))]
 
 
 def erasure_of(positions: Sequence[int]) -> Sequence[Change]:

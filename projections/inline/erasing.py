@@ -104,8 +104,8 @@ def _chat_again(tables: StateTables, head: Session) -> Chat:
     """Return what is left of what chat events say of a session."""
     again = Chat(head.session_id)
     rows = tables.payloads(session_stream(head.session_id), 0, head.version, without=sorted(MESSAGES))
-    for _, topic, state, _, _ in rows:
-        again = evolve_chat(again, decode(topic, state)) if topic in CHAT_TOPICS else again
+    for version, topic, state, _, _ in rows:
+        again = evolve_chat(again, decode(topic, state), version) if topic in CHAT_TOPICS else again
     return again
 
 

@@ -8,6 +8,7 @@ from datetime import UTC
 
 from engine.domain import (
     chat as chats,
+    chat_events as c,
     events as e,
     lane as lanes,
     project as projects,
@@ -34,6 +35,7 @@ from projections.inline import (
 )
 from projections.inline.changes import Change
 
+_COPIES = frozenset({e.MessageRewritten, c.MessageExtended})
 _TURN = frozenset({e.TurnBegun, e.TurnRenewed, e.TurnEnded, e.TurnInterrupted})
 
 
@@ -125,12 +127,12 @@ class Fold:
             conversation = after.conversation_id
             self._turns[conversation] = turns.evolve(self.turn(conversation), event, session_id, time)
             self._changed_turns[conversation] = None
-        if kind in chats.KINDS:
-            before_chat = self.chat(session_id)
-            self._chats[session_id] = self._chats[session_id][0], chats.evolve(before_chat, event)
+        if chats.says_something(event):
+            chat = chats.evolve(self.chat(session_id), event, version)
+            self._chats[session_id] = self._chats[session_id][0], chat
         if kind not in _TURN:
             self._ids += message_ids.changes_of(after, event, position)
-            if kind is e.MessageRewritten:
+            if kind in _COPIES:
                 self._ids += copies.changes_of(event, position)
         return after
 
