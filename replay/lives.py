@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 
 from engine.clock import local_now
-from engine.domain import events as e
+from engine.domain import chat_events as c, events as e
 from engine.domain.streams import LANE, LOG, SESSION, lane_stream, session_stream
 from engine.domain.times import moment
 from engine.domain.transcript import MESSAGES
@@ -39,6 +39,8 @@ _KINDS: dict[type, str] = {
     e.SessionCreated: "session",
     e.SessionEnded: "ended",
     e.SessionReopened: "reopened",
+    c.SessionDeleted: "ended",
+    c.SessionTouched: "touched",
     e.SessionCompressed: "compressed",
     e.SessionForked: "forked",
     e.MessageAppended: "message",
@@ -166,7 +168,7 @@ def life_of(
     here = local_now().tzinfo if zone is None else zone
     scope = scope_of(log, subject, at.position if isinstance(at, Moment) else at)
     if scope.kind == "log":
-        raise UnknownSubjectError(f"{subject!r} is an event of the log itself; a timeline is of a lane or a session")
+        raise UnknownSubjectError(f"{subject!r} is of no lane and no session, and a timeline is of either")
     reads = log.reader
     lanes = lane_steps(reads, scope)
     sessions = _sessions(reads, scope, lanes)
@@ -306,7 +308,7 @@ def _legs_of_sessions(envelopes: list[Envelope], zone: tzinfo | None) -> Iterato
     for envelope in envelopes:
         session_id, time = envelope.stream.removeprefix(SESSION), moment(envelope.time, zone)
         began.setdefault(session_id, (time, sentence(envelope.event)))
-        if isinstance(envelope.event, (e.SessionEnded, e.SessionCompressed)):
+        if isinstance(envelope.event, (e.SessionEnded, e.SessionCompressed, c.SessionDeleted)):
             ended[session_id] = time
         elif isinstance(envelope.event, e.SessionReopened):
             ended[session_id] = None

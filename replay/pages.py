@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from engine.clock import local_now
-from engine.domain import events as e
+from engine.domain import chat_events as c, events as e
 from engine.domain.lane import Lane
 from engine.domain.streams import SESSION
 from engine.domain.times import moment
@@ -285,6 +285,8 @@ def _states(life: Life, history: History) -> dict[int, dict[str, Any]]:
                     ends[own] = event.end_reason
                 case e.SessionCompressed():
                     ends[own] = "compression"
+                case c.SessionDeleted():
+                    ends[own] = "deleted"
                 case e.SessionReopened():
                     ends[own] = None
                 case e.TurnBegun():

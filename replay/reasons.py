@@ -100,7 +100,7 @@ def why(
 def _found(reads: Queries, scope: Scope, lanes: Sequence[list[Step]], history: History) -> Iterator[_Found]:
     """Yield everything that bears on a scope, in no order."""
     if scope.kind == "log":
-        yield from _of_log(reads, scope.upto)
+        yield from _of_log(reads, scope)
         return
     for steps in lanes:
         yield from _of_lane(steps, history, scope.session_id)
@@ -191,7 +191,7 @@ def _around(
     for position, words in history.changes(places[-1] if places else None):
         if position > first:
             yield _Found(position, words)
-    for _, topic, state, position, _ in _log_events(reads, scope.upto):
+    for _, topic, state, position, _ in reads.payloads(LOG, until_position=scope.upto):
         event = decode(topic, state) if topic == e.ContentErased.TOPIC else None
         if isinstance(event, e.ContentErased):
             here = _how_many(positions, event.positions)
@@ -207,15 +207,11 @@ def _how_many(sorted_positions: Sequence[int], wanted: Iterable[int]) -> int:
     return sum(map(there, wanted))
 
 
-def _of_log(reads: Queries, upto: int) -> Iterator[_Found]:
-    told = dict(settings_of(reads, upto).changes(None))
-    for _, topic, state, position, _ in _log_events(reads, upto):
+def _of_log(reads: Queries, scope: Scope) -> Iterator[_Found]:
+    told = dict(settings_of(reads, scope.upto).changes(None))
+    for _, topic, state, position, _ in reads.payloads(scope.name, until_position=scope.upto):
         words = sentence(decode(topic, state))
         yield _Found(position, f"{words}; {told[position]}" if position in told else words)
-
-
-def _log_events(reads: Queries, upto: int) -> Iterable[tuple[int, str, str | bytes, int, int]]:
-    return reads.payloads(LOG, until_position=upto)
 
 
 def _itself(reads: Queries, position: int, known: set[int]) -> Iterator[_Found]:
@@ -245,7 +241,8 @@ def _decisions(reads: Queries, found: Sequence[_Found], zone: tzinfo | None) -> 
 def _answer(scope: Scope, lanes: Sequence[list[Step]], found: Sequence[_Found], zone: tzinfo | None) -> str:
     """Return where the subject stands, and since which decision."""
     if scope.kind == "log":
-        return f"what happened to the log and its stores up to @{scope.upto}"
+        what = "the log and its stores" if scope.name == LOG else scope.name
+        return f"what happened to {what} up to @{scope.upto}"
     last = max((steps[-1] for steps in lanes if steps), key=lambda step: step.position, default=None)
     leads = None if last is None else last.after.session_id
     if scope.kind == "session" and leads != scope.name:

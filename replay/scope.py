@@ -5,10 +5,10 @@ from typing import Literal
 
 import msgspec
 
-from engine.domain import events as e
+from engine.domain import chat_events as c, events as e
 from engine.domain.encoding import Content, Erased, decode
 from engine.domain.lane import Lane, evolve
-from engine.domain.streams import LANE, LOG, SESSION, lane_stream, session_stream
+from engine.domain.streams import LANE, SESSION, lane_stream, session_stream
 from engine.domain.transcript import MESSAGES
 from engine.log.protocol import Log, Queries
 from projections.inline.lanes import keys_of, lanes_of
@@ -18,7 +18,7 @@ from replay.errors import UnknownSubjectError
 
 Kind = Literal["lane", "session", "log"]
 
-_QUIET = (*MESSAGES, e.TurnBegun.TOPIC, e.TurnRenewed.TOPIC, e.UsageRecorded.TOPIC)
+_QUIET = (*MESSAGES, e.TurnBegun.TOPIC, e.TurnRenewed.TOPIC, e.UsageRecorded.TOPIC, c.SessionTouched.TOPIC)
 """Topics of a session's stream that decide nothing: most of its events."""
 TOLD_BY_THE_LANE = frozenset({"get_or_create_session", "reset_session", "switch_session"})
 """Commands whose events on the lane say what those on its sessions do."""
@@ -36,7 +36,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a name stands for: a lane, a session, or what happened to the log, up to a position."""
+    """What a name stands for: a lane, a session, or another stream, such as the log's own; up to a position."""
 
     kind: Kind
     name: str
@@ -77,8 +77,8 @@ def _of_position(log: Log, subject: str, upto: int) -> Scope:
     if not found or found[0].position > upto:
         raise UnknownSubjectError(f"there is no position {subject} up to @{upto}")
     (envelope,) = found
-    if envelope.stream == LOG:
-        return Scope("log", LOG, envelope.position)
+    if not envelope.stream.startswith((LANE, SESSION)):
+        return Scope("log", envelope.stream, envelope.position)
     return scope_of(log, envelope.stream, envelope.position)
 
 

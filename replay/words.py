@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.domain import events as e
+from engine.domain import chat_events as c, events as e
 from engine.domain.encoding import Content, Erased, Unknown, Unreadable
 from engine.domain.policy import ResetRules
 
@@ -189,6 +189,19 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
     e.EventQuarantined: lambda event: (
         f"position {event.position} cannot be used by {event.projection} and was quarantined: {event.error}"
     ),
+    c.AttributesSet: lambda event: f"attributes were set: {', '.join(sorted(map(str, event.attributes)))}",
+    c.SessionTouched: lambda _: "somebody worked with it",
+    c.SessionPinned: lambda event: "pinned" if event.pinned else "no longer pinned",
+    c.SessionArchived: lambda event: "put into the archive" if event.archived else "taken out of the archive",
+    c.SessionMoved: lambda event: (
+        f"moved to project {event.project_id}" if event.project_id else "taken out of its project"
+    ),
+    c.SessionRotated: lambda event: f"goes on under the id {event.session_id}",
+    c.SessionDeleted: lambda _: "deleted: it is not shown any more",
+    c.ProjectCreated: lambda event: f"project {event.name!r} was made",
+    c.ProjectRenamed: lambda event: f"the project was named {event.name!r}",
+    c.ProjectRecolored: lambda event: f"the project's colour is {event.color or 'none'}",
+    c.ProjectDeleted: lambda _: "the project was deleted",
     e.StoreOpened: _opened,
     e.StoreClosed: lambda event: f"a store was closed in good order: {event.holder}",
 }
