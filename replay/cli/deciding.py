@@ -24,7 +24,7 @@ _FIELDS = ("kind", "subject", *Decision.__struct_fields__)
 @click.argument("what", required=False, shell_complete=subject_names)
 @click.option("--at", metavar="WHEN", help="As it was known then.")
 def why(run: Run, what: str | None, at: str | None) -> None:
-    """Tell which decisions led a lane, a session or the log to where it is.
+    """Tell which decisions led something to where it is.
 
     Newest first, each with who, when and the numbers it saw; above them where it stands, and what holds a reset back
     or that the next message brings one. WHAT is a lane or a session, whole or in part, or @123, an event's position.

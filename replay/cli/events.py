@@ -40,8 +40,8 @@ EVENTS = Table(
         Column("position", "@", style="dim", right=True),
         Column("time", style="green"),
         Column("type", style="bold"),
-        Column("actor"),
-        Column("", "lane or session", style="cyan", wide=True, of=_where),
+        Column("actor", rank=1),
+        Column("", "lane or session", style="cyan", wide=True, tail=True, of=_where),
         Column("", "what it says", wide=True, of=saying),
     )
 )

@@ -1,7 +1,7 @@
 """Items as text: a table, records of one field a line where a table would not fit, or lines of a verb's own."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
 from replay.cli.screen import Screen
@@ -15,7 +15,8 @@ Line = Sequence[Part]
 _GAP = 2
 _MEASURED = 500
 """Rows that say how wide the columns of a pipe are; those that follow are not waited for."""
-_LEAST = 16
+_LEAST, _COMFORT = 16, 34
+"""The least width of a column that is cut, and the one it should have before others are left out."""
 
 
 class Column(NamedTuple):
@@ -26,9 +27,13 @@ class Column(NamedTuple):
     style: str = ""
     right: bool = False
     wide: bool = False
-    """True if it is cut where there is no room, because what begins it says enough."""
+    """True if it is cut where there is no room."""
+    tail: bool = False
+    """True if it is cut at its beginning: the end of a key says more."""
     of: Callable[[Item], Any] | None = None
     """Returns what it shows, if that is no field of its own."""
+    rank: int = 0
+    """Where there is no room, the column of the highest rank is left out first; one of rank 0 never."""
 
     @property
     def heading(self) -> str:
@@ -81,7 +86,22 @@ def _write_lines(lines: Iterable[Line], screen: Screen, out: Callable[[str], obj
 
     console = screen.console()
     for line in lines:
-        console.print(Text.assemble(*((safe(text, "\t"), style) for text, style in line)), soft_wrap=False)
+        text = Text.assemble(*((safe(text, "\t"), style) for text, style in line))
+        hang = _hang(line) if text.cell_len > screen.width else 0
+        if not 0 < hang <= screen.width // 2:
+            console.print(text, soft_wrap=False)
+            continue
+        head, rest = text.divide([hang])
+        for number, part in enumerate(rest.wrap(console, screen.width - hang)):
+            console.print(Text.assemble(head if number == 0 else " " * hang, part), soft_wrap=True)
+
+
+def _hang(line: Line) -> int:
+    """Return where a line goes on that is too long: below what follows its label, or the spaces it begins with."""
+    labels = list(takewhile(lambda part: part[0].endswith(" "), line[:-1]))
+    if labels:
+        return sum(len(text) for text, _ in labels)
+    return len(line[0][0]) - len(line[0][0].lstrip()) if line else 0
 
 
 def _records(items: Iterable[Item], columns: Sequence[Column]) -> Iterator[Line]:
@@ -98,71 +118,74 @@ def _records(items: Iterable[Item], columns: Sequence[Column]) -> Iterator[Line]
 def _write_table(
     items: Iterable[Item], columns: Sequence[Column], screen: Screen, out: Callable[[str], object]
 ) -> None:
-    rest = iter(items)
-    first = [[column.cell(item) for column in columns] for item in islice(rest, _MEASURED)]
-    if not first:
-        return
-    rows = chain(first, ([column.cell(item) for column in columns] for item in rest))
-    kept = [number for number, _ in enumerate(columns) if any(row[number] for row in first)]
-    columns = [columns[number] for number in kept]
     from rich.cells import cell_len
 
-    cells = [[row[number] for number in kept] for row in first]
-    natural = [
-        max(cell_len(column.heading), *(cell_len(row[at]) for row in cells)) for at, column in enumerate(columns)
-    ]
+    rest = iter(items)
+    first = list(islice(rest, _MEASURED))
+    columns = [column for column in columns if any(column.cell(item) for item in first)]
+    natural = {
+        column: max(cell_len(column.heading), *(cell_len(column.cell(item)) for item in first)) for column in columns
+    }
+    if not columns:
+        return
     if not screen.looked_at:
-        widths = [0 if column.wide and at == len(columns) - 1 else natural[at] for at, column in enumerate(columns)]
+        widths = [0 if column.wide and column is columns[-1] else natural[column] for column in columns]
         out(_aligned([column.heading for column in columns], columns, widths))
-        for row in rows:
-            out(_aligned([row[number] for number in kept], columns, widths))
+        for item in chain(first, rest):
+            out(_aligned([column.cell(item) for column in columns], columns, widths))
         return
-    widths = _fitting(columns, natural, screen.width)
-    if not widths:
-        texts = ({column.heading: row[number] for column, number in zip(columns, kept, strict=True)} for row in rows)
-        shown_as = [column._replace(field=column.heading, title="", of=None) for column in columns]
-        _write_lines(_records(texts, shown_as), screen, out)
-        return
-    _write_lines(_table_lines((([row[at] for at in kept]) for row in rows), columns, widths), screen, out)
+    fitting = _fitting(natural, screen.width)
+    lines = _table_lines(chain(first, rest), fitting) if fitting else _records(chain(first, rest), columns)
+    _write_lines(lines, screen, out)
 
 
-def _fitting(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
-    """Return widths that fit a line, the wide columns cut to what is left; none if there is no room for them."""
-    left = width - _GAP * (len(columns) - 1) - sum(natural)
-    widths = list(natural)
-    for at in sorted((at for at, column in enumerate(columns) if column.wide), key=lambda at: -natural[at]):
-        if left < 0:
-            cut = min(-left, max(natural[at] - _LEAST, 0))
-            widths[at] -= cut
-            left += cut
-    return widths if left >= 0 else []
+def _fitting(natural: Mapping[Column, int], width: int) -> dict[Column, int]:
+    """Return columns and widths that fit a line: columns are left out, then wide ones cut; none if that is no use."""
+    kept = dict(natural)
+    for column in sorted((column for column in natural if column.rank), key=lambda column: -column.rank):
+        if _line(min(size, _COMFORT) if each.wide else size for each, size in kept.items()) > width:
+            del kept[column]
+    over = _line(kept.values()) - width
+    for column in sorted((column for column in kept if column.wide), key=lambda column: -kept[column]):
+        cut = min(max(over, 0), max(kept[column] - _LEAST, 0))
+        kept[column] -= cut
+        over -= cut
+    return kept if over <= 0 else {}
 
 
-def _table_lines(rows: Iterable[list[str]], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Line]:
-    gap: Part = (" " * _GAP, "")
+def _line(widths: Iterable[int]) -> int:
+    """Return how wide a line of such columns is."""
+    found = list(widths)
+    return sum(found) + _GAP * (len(found) - 1)
 
-    def line(texts: Sequence[str], styles: Sequence[str]) -> Line:
+
+def _table_lines(items: Iterable[Item], widths: Mapping[Column, int]) -> Iterator[Line]:
+    def line(texts: Iterable[str], styles: Iterable[str]) -> Line:
         parts: list[Part] = []
-        for text, style, column, width in zip(texts, styles, columns, widths, strict=True):
-            parts += [gap] if parts else []
-            parts.append((_padded(text, width, column.right), style))
+        for text, style, (column, width) in zip(texts, styles, widths.items(), strict=True):
+            parts += [(" " * _GAP, "")] if parts else []
+            parts.append((_padded(text, width, column), style))
         return parts
 
-    yield line([column.heading for column in columns], ["bold"] * len(columns))
-    yield [("─" * (sum(widths) + _GAP * (len(widths) - 1)), "dim")]
-    for row in rows:
-        yield line(row, [column.style for column in columns])
+    yield line([column.heading for column in widths], ["bold"] * len(widths))
+    yield [("─" * _line(widths.values()), "dim")]
+    for item in items:
+        yield line([column.cell(item) for column in widths], [column.style for column in widths])
 
 
-def _padded(text: str, width: int, right: bool = False) -> str:
-    """Return a text of exactly so many cells; what is cut ends with an ellipsis."""
+def _padded(text: str, width: int, column: Column) -> str:
+    """Return a text of exactly so many cells; an ellipsis stands where it was cut."""
     from rich.cells import cell_len, set_cell_size
 
     length = cell_len(text)
+    if length > width and column.tail:
+        while cell_len(text) >= width:
+            text = text[1:]
+        return "…" + set_cell_size(text, width - 1)
     if length > width:
         return set_cell_size(text, width - 1) + "…"
     fill = " " * (width - length)
-    return fill + text if right else text + fill
+    return fill + text if column.right else text + fill
 
 
 def _aligned(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:

@@ -1,9 +1,7 @@
 """`list` and `show`: lanes, sessions with their messages, and single events."""
 
-import base64
-import json
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC
 from itertools import islice
 from typing import Any
 
@@ -12,6 +10,7 @@ import msgspec
 
 from engine.domain.entry import SessionEntry
 from engine.domain.messages import text_of
+from engine.domain.times import microseconds, moment
 from engine.errors import UnknownSessionError
 from engine.reader import SessionInfo, SessionReader
 from replay.cli.completion import subject_names
@@ -23,12 +22,12 @@ from replay.selecting import Selection, select_events
 
 LANES = Table(
     (
-        Column("lane", style="cyan", wide=True),
+        Column("lane", style="cyan", wide=True, tail=True),
         Column("session_id", "session"),
         Column("updated_at", "last heard", style="green"),
-        Column("messages", right=True),
-        Column("flags", style="yellow"),
-        Column("title", wide=True),
+        Column("messages", right=True, rank=2),
+        Column("flags", style="yellow", rank=1),
+        Column("title", wide=True, rank=3),
     )
 )
 _FIELDS = (
@@ -73,7 +72,7 @@ def list_of(run: Run, reader: SessionReader) -> None:
 
 def _say_zone(run: Run, anything: bool) -> None:
     if anything and run.output.form == "text" and run.output.screen.looked_at:
-        run.output.say(f"times are {run.now:%Z}")
+        run.output.say(f"times are of {getattr(run.now.tzinfo, 'key', None) or run.now.tzname()}")
 
 
 def _wanted(run: Run, reader: SessionReader) -> Any:
@@ -108,16 +107,15 @@ def _entries(reader: SessionReader, after: SessionEntry | None, limit: int | Non
 
 
 def _cursor(entry: SessionEntry) -> str:
-    place = json.dumps([entry.updated_at.isoformat(), entry.session_key])
-    return base64.urlsafe_b64encode(place.encode()).decode()
+    return f"{microseconds(entry.updated_at)}/{entry.session_key}"
 
 
 def _place(cursor: str) -> SessionEntry:
+    time, slash, key = cursor.partition("/")
     try:
-        at, key = json.loads(base64.urlsafe_b64decode(cursor))
-        time = datetime.fromisoformat(at)
-        return SessionEntry(session_key=key, session_id="-", created_at=time, updated_at=time)
-    except (ValueError, TypeError, AttributeError) as error:
+        at = moment(int(time), UTC)
+        return SessionEntry(session_key=key if slash else "", session_id="-", created_at=at, updated_at=at)
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"{cursor!r} is no cursor of this verb; take the `next_cursor` of its last answer") from error
 
 

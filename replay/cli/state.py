@@ -17,6 +17,8 @@ from replay.cli.text import shown, size
 from replay.opening import open_views
 from replay.statistics import Figures, Statistics, statistics
 
+_STATES = {"read-only": "ok"}
+"""It is this command that reads only."""
 _HEADS = {"total": "in all", "type": "by type of event", "session": "largest sessions", "day": "by day"}
 
 
@@ -77,14 +79,14 @@ def health(run: Run) -> int | None:
     or quarantined, else with 0.
     """
     with run.log() as log, closing(open_views(log)) as views:
-        found = health_of(log, views.status())
+        found = health_of(log, views.status() if Path(log.path).with_name(VIEWS_FILE).exists() else [])
     item = {name: value for name, value in msgspec.to_builtins(found).items() if value not in (0, 0.0, None)}
     item |= {"position": found.position, "behind": found.position - found.projection_position}
-    item["quarantined_events"] = found.quarantined_events
+    item |= {"quarantined_events": found.quarantined_events, "state": _STATES.get(found.state, found.state)}
     columns = [Column(name) for name in item if name != "views"]
     columns += [Column("", f"view {view['name']}", of=partial(_told_of, view)) for view in item.get("views", ())]
     run.output.one(item, Records(columns))
-    sound = found.state in ("ok", "read-only") and not found.quarantined_events and found.damaged_wal is None
+    sound = item["state"] == "ok" and not found.quarantined_events and found.damaged_wal is None
     return None if sound and not any(view.error for view in found.views) else INTEGRITY
 
 

@@ -22,7 +22,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "path": Verb("state", "Print where the store is."),
     },
     "Ask why and when": {
-        "why": Verb("deciding", "Tell which decisions led a lane, a session or the log to where it is."),
+        "why": Verb("deciding", "Tell which decisions led something to where it is."),
         "what-if": Verb("policy", "Tell what another reset policy would have done."),
         "at": Verb("past", "Show lanes, a session or a transcript as they were at a moment."),
     },
