@@ -3,6 +3,8 @@
 These names are the public API; `import name as name` is how Python's type checkers know that.
 """
 
+from typing import TYPE_CHECKING
+
 from engine.acting import acting as acting
 from engine.aio import AsyncSessionStore as AsyncSessionStore
 from engine.arrivals import AsyncFollower as AsyncFollower
@@ -92,4 +94,12 @@ from projections.views.find import Hit as Hit, Hits as Hits
 from projections.views.runner import ViewStatus as ViewStatus
 from projections.views.verify import ViewDifference as ViewDifference, ViewVerification as ViewVerification
 
-__version__ = package_version()
+__version__: str
+"""The version of the installed package, read when somebody asks for it."""
+
+if not TYPE_CHECKING:  # with it a type checker would take any name for an attribute
+
+    def __getattr__(name: str) -> str:
+        if name == "__version__":
+            return package_version()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

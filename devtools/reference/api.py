@@ -37,6 +37,9 @@ OTHERS = {
 }
 """Names that are neither classes nor functions."""
 
+_OWN = ("package_version", "TYPE_CHECKING")
+"""Names that the module imports for itself."""
+
 FOR_THE_PACKAGE = {"abandon_after_fork", "live_rows", "run", "line", "keep"}
 """Methods that only the package's own modules call."""
 
@@ -68,9 +71,8 @@ def exported() -> dict[str, Any]:
     """Return what `engine` exports: the names its `__init__` imports under their own name, and the version."""
     return {
         name: value
-        for name, value in vars(engine).items()
-        if name == "__version__"
-        or (not name.startswith("_") and not _submodule(name, value) and name != "package_version")
+        for name, value in [*vars(engine).items(), ("__version__", engine.__version__)]
+        if name == "__version__" or (not name.startswith("_") and not _submodule(name, value) and name not in _OWN)
     }
 
 
