@@ -1,5 +1,6 @@
 """Failures in words for a person and in exit codes for a script (R5)."""
 
+import errno
 import os
 import sys
 from typing import IO, Any
@@ -17,6 +18,7 @@ _CODES = {
     **dict.fromkeys(("conflict", "tracking_conflict", "locked", "turn_in_progress", "turn_lost"), CONFLICT),
     "replaced_tables": CONFLICT,
 }
+_FULL = "there is no space left for what is to be written; free some, or write it elsewhere"
 _NEXT = {
     "corrupt": "`sessions verify` says where it is damaged; what is whole can be read on",
     "corrupt_state": "`sessions verify` compares the tables with the log, which is not concerned",
@@ -59,7 +61,8 @@ def failure_of(error: BaseException) -> Failed | None:
     if isinstance(error, ValueError):
         return Failed(str(error), USAGE)
     if isinstance(error, OSError):
-        return Failed(str(error), FAILURE)
+        full = error.errno == errno.ENOSPC
+        return Failed(_FULL if full else str(error), FAILURE)
     return None
 
 

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "Ask why and when": {
         "why": Verb("deciding", "Tell which decisions led something to where it is."),
         "what-if": Verb("policy", "Tell what another reset policy would have done."),
+        "timeline": Verb("lives", "Draw the life of a lane or a conversation."),
         "at": Verb("past", "Show lanes, a session or a transcript as they were at a moment."),
     },
     "Keep it right": {

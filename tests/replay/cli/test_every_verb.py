@@ -21,6 +21,7 @@ READING: dict[str, list[str]] = {
     "stats": [],
     "why": ["telegram"],
     "at": ["now"],
+    "timeline": ["telegram"],
     "what-if": ["--mode", "none"],
     "health": [],
     "path": [],
@@ -33,7 +34,7 @@ WRITING = {"backup": ["{to}/copy.db"], "copy": ["{to}/copy"], "import": [], "era
 """Those that do, or that write somewhere else; tests/replay/cli/test_writing.py has more of them."""
 OTHERS = {"completion"}
 FINDS_DAMAGE = {"verify", "views verify"}
-NOTHING_THERE = {"show", "why"}
+NOTHING_THERE = {"show", "timeline", "why"}
 
 
 def verbs(group: click.Group, prefix: str = "") -> dict[str, click.Command]:
