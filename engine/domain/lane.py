@@ -3,7 +3,7 @@
 Nothing in the domain reads a clock, a file or a table. Times are UTC microseconds; `now` is handed in.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -144,3 +144,40 @@ def evolve(lane: Lane, event: Content, time: int, version: int) -> Lane:
     step = _EVOLVE.get(type(event))
     changed = lane if step is None else step(lane, event, time)
     return _replace(changed, version=version)
+
+
+SPENT = frozenset({e.LaneTouched, e.UsageRecorded})
+"""Events that only count, and are the most of a lane: a run of them is taken together by `spend`."""
+
+
+def spend(lane: Lane, run: Sequence[Any], times: Sequence[int], version: int) -> Lane:
+    """Return the lane after a run of touches and usage, as `evolve` makes it of them one by one."""
+    updated_at, prompt, cost, known = lane.updated_at, lane.last_prompt_tokens, lane.cost_usd, lane.cost_known
+    given, made, read, written = lane.input_tokens, lane.output_tokens, lane.cache_read_tokens, lane.cache_write_tokens
+    for event, time in zip(run, times, strict=True):
+        if type(event) is e.LaneTouched:
+            if event.at > updated_at:
+                updated_at = event.at
+            continue
+        if time > updated_at:
+            updated_at = time
+        given += event.input_tokens
+        made += event.output_tokens
+        read += event.cache_read_tokens
+        written += event.cache_write_tokens
+        if event.last_prompt_tokens is not None:
+            prompt = event.last_prompt_tokens
+        if event.cost_usd is not None:
+            cost, known = cost + event.cost_usd, True
+    return _replace(
+        lane,
+        version=version,
+        updated_at=updated_at,
+        last_prompt_tokens=prompt,
+        input_tokens=given,
+        output_tokens=made,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cost_usd=cost,
+        cost_known=known,
+    )

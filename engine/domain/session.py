@@ -216,9 +216,9 @@ def evolve(session: Session, event: Content, time: int, version: int) -> Session
     return _replace(changed, version=version)
 
 
-def with_messages(head: Session, version: int) -> Session:
-    """Return the head at a version: nothing but messages is between."""
-    return _replace(head, live=head.live + version - head.version, version=version)
+def with_messages(head: Session, version: int, others: int = 0) -> Session:
+    """Return the head at a version: nothing is between but messages, and `others` events that say nothing about it."""
+    return _replace(head, live=head.live + version - head.version - others, version=version)
 
 
 # Rules

@@ -18,9 +18,6 @@ T = TypeVar("T")
 Payload = tuple[int, str, str | bytes, int, int]
 """An event of a stream, not decoded: version, topic, state, position, time."""
 
-Undecoded = tuple[str, int, str, str | bytes, int, int]
-"""An event, not decoded: stream, version, topic, state, position, time."""
-
 Progress = Callable[[int, int], None]
 """Told how many events were verified, and of how many."""
 
@@ -130,14 +127,14 @@ class Reader(Queries, Protocol):
     def streams_since(self, after: int, upto: int) -> dict[str, int]:
         """Return the streams with an event at after < position <= upto, and the version of their first one there."""
 
-    def versions_at(self, position: int) -> dict[str, int]:
-        """Return the version that each stream had at a position."""
+    def topics_since(self, after: int, upto: int, without: Sequence[str]) -> dict[str, list[str]]:
+        """Return the topics of the events at after < position <= upto by stream, in order, but for some topics."""
 
     def version_at(self, stream: str, position: int) -> int | None:
         """Return the version that a stream had at a position, or None if it had no events yet."""
 
-    def undecoded(self, after: int, upto: int, without: Sequence[str] = ()) -> list[Undecoded]:
-        """Return the events at after < position <= upto by position, but for some topics."""
+    def undecoded(self, after: int, upto: int, without: Sequence[str] = ()) -> dict[str, list[Payload]]:
+        """Return the events at after < position <= upto by stream, but for some topics; more columns may follow."""
 
     def streams_begun_with(self, prefix: str, field: str, values: Sequence[str]) -> list[str]:
         """Return the streams of a kind whose first event has one of these texts in a field of its payload."""

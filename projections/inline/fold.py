@@ -3,7 +3,7 @@
 States are read from the tables when first asked for, evolve in memory, and are written once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 
 from engine.domain import (
@@ -35,8 +35,15 @@ from projections.inline import (
 )
 from projections.inline.changes import Change
 
+
+def _position_of_visit(visit: Change) -> int:
+    return int(visit[1][-1])
+
+
 _COPIES = frozenset({e.MessageRewritten, c.MessageExtended})
 _TURN = frozenset({e.TurnBegun, e.TurnRenewed, e.TurnEnded, e.TurnInterrupted})
+TURNS = frozenset({e.TurnBegun.TOPIC, e.TurnRenewed.TOPIC, e.TurnEnded.TOPIC, e.TurnInterrupted.TOPIC})
+"""Topics of events that say nothing of a session but that it has a turn."""
 
 
 class Fold:
@@ -136,11 +143,11 @@ class Fold:
                 self._ids += copies.changes_of(event, position)
         return after
 
-    def pass_messages(self, session_id: str, version: int) -> None:
-        """Let nothing but messages happen to a session up to a version, unread: its head only counts them."""
-        head = self.session(session_id) or Session(session_id)
+    def pass_messages(self, session_id: str, version: int, others: int = 0) -> None:
+        """Let messages happen to a session up to a version, unread; `others` of the events say nothing of it."""
+        head = self.session_to_be(session_id)
         if head.version < version:
-            after = sessions.with_messages(head, version)
+            after = sessions.with_messages(head, version, others)
             self._sessions[session_id] = self._sessions[session_id][0], after
             self.changed_heads[session_id] = after
 
@@ -149,6 +156,10 @@ class Fold:
         after = projects.evolve(project, event, time, version)
         self._projects[project.project_id] = self._changed_projects[project.project_id] = after
         return after
+
+    def session_to_be(self, session_id: str) -> Session:
+        """Return the head of a session as it stands, or before its first event."""
+        return self.session(session_id) or Session(session_id)
 
     def on_lane(self, lane: Lane, event: Content, time: int, version: int, position: int) -> Lane:
         """Let an event happen to a lane; return the lane after it."""
@@ -161,11 +172,19 @@ class Fold:
             self._visits.append(lane_tables.visit_of(after, position))
         return after
 
+    def on_spent_lane(self, lane: Lane, events: Sequence[Content], times: Sequence[int], version: int) -> Lane:
+        """Let touches and usage happen to a lane, up to a version; return the lane after them."""
+        before = self._lanes.get(lane.lane_id, (None, lane))[0]
+        after = lanes.spend(lane, events, times, version)
+        self._lanes[lane.lane_id] = before, after
+        self._changed_lanes[lane.lane_id] = None
+        return after
+
     def replay(self, stream: str, event: Content, time: int, version: int, position: int) -> None:
         """Apply a recorded event; raise if no state can be made of it."""
         if stream.startswith(SESSION):
             session_id = stream.removeprefix(SESSION)
-            self.on_session(self.session(session_id) or Session(session_id), event, time, version, position)
+            self.on_session(self.session_to_be(session_id), event, time, version, position)
         elif stream.startswith(PROJECT):
             project_id = stream.removeprefix(PROJECT)
             self.on_project(self.project(project_id) or Project(project_id), event, time, version)
@@ -197,4 +216,4 @@ class Fold:
             if chat is not before:
                 changes += chat_tables.changes_of(before, chat)
         changes += [project_tables.change_of(each) for each in self._changed_projects.values()]
-        return changes + self._visits
+        return changes + sorted(self._visits, key=_position_of_visit)

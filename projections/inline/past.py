@@ -10,17 +10,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from engine.domain import events as e
+from engine.domain.session import with_messages
 from engine.domain.streams import LANE, LOG, PROJECT, SESSION, lane_stream, session_stream
+from engine.domain.transcript import MESSAGES
 from engine.log.envelope import Envelope
 from engine.log.errors import SAYS_NOTHING, CorruptLogError, LogError
 from engine.log.protocol import Log, Payload, Queries
 from projections.inline import erasing, lanes, message_ids, projection, sessions
 from projections.inline.changes import run
 from projections.inline.fingerprint import fingerprint
-from projections.inline.fold import Fold
+from projections.inline.fold import TURNS
 from projections.inline.quarantine import NAME, quarantined
 from projections.inline.shadow import STATE
-from projections.inline.streams_at import fold_all, fold_streams
+from projections.inline.streams_at import fold_streams
 
 _BEYOND = 1 << 62
 _OF_STREAMS = {
@@ -35,9 +37,8 @@ _OF_STREAMS = {
 """Tables whose rows are each of one stream: its kind, and the column that has its id."""
 _OF_POSITIONS = {"message_ids": "conversation_id", "copies": None, "quarantine": None}
 """Tables to which a position only adds, but for what else is said of it: a history that is rewritten frees ids."""
-_LOOKED_FOR = (e.TranscriptRewritten.TOPIC, e.ContentErased.TOPIC)
-_SCANS_PER_STREAM, _SCANS_PER_EVENT, _SCANS_PER_LATER_EVENT = 20, 2, 4
-"""What folding one stream, and one event of it, costs against reading one event of the whole log in order."""
+_PER_STREAM, _PER_EVENT = 25, 2
+"""Finding a stream costs as much as reading so many events in the order of the log, and one of them so many of its."""
 
 
 def tables_at(log: Log, position: int, *, from_start: bool | None = None) -> "Past | Refolded":
@@ -134,11 +135,11 @@ class Past(_Events):
         self._own = cast(Queries, _Own(self._tables.own_query))
         self._versions: dict[str, int] = {}
         self._rewritten: dict[str, set[str]] = {}
-        self._seen = position
-        self._whole = False
+        self._seen = self._ids_seen = position
+        self._from_start = from_start
         try:
             with self._tables.one_state():
-                self._begin(from_start)
+                self._begin()
         except BaseException:
             self._tables.close()
             raise
@@ -147,30 +148,19 @@ class Past(_Events):
         """Return all rows of a query on the tables."""
         with self._tables.one_state():
             self._follow()
+            if "message_ids" in sql:
+                self._follow_rewrites()
             return self._tables.query(sql, bindings)
 
     def close(self) -> None:
         """Forget the tables."""
         self._tables.close()
 
-    def _begin(self, from_start: bool | None) -> None:
+    def _begin(self) -> None:
         last = projection.position(self._own)
-        since = {} if from_start else self._since(last, from_start)
-        self._whole = since is None or bool(from_start)
         self._cover()
         projection.mark(self._tables, self.position)
-        if self._whole:
-            fold = fold_all(self._reads, self.position, self._bad())
-            run(self._tables, fold.state_changes())
-        self._bring_up(last, since or {})
-
-    def _since(self, last: int, from_start: bool | None) -> dict[str, int] | None:
-        """Return the streams that changed since, with the versions they had; None if all are cheaper to fold."""
-        if from_start is None and last - self.position > _SCANS_PER_LATER_EVENT * self.position:
-            return None
-        since = {stream: first - 1 for stream, first in self._reads.streams_since(self.position, last).items()}
-        cost = _SCANS_PER_STREAM * len(since) + _SCANS_PER_EVENT * sum(since.values())
-        return None if from_start is None and cost > self.position else since
+        self._bring_up(last)
 
     def _cover(self) -> None:
         for statement in (*projection.BESIDE, *(each for module in STATE for each in module.TABLES)):
@@ -178,44 +168,76 @@ class Past(_Events):
                 continue
             table = statement.removeprefix("CREATE TABLE ").removeprefix("IF NOT EXISTS ").split()[0]
             if table in _OF_STREAMS:
-                self._tables.cover(statement, hidden_by=_OF_STREAMS[table][1], own=not self._whole)
+                self._tables.cover(statement, hidden_by=_OF_STREAMS[table][1])
             elif table in _OF_POSITIONS:
                 self._tables.cover(statement, hidden_by=_OF_POSITIONS[table], upto=self.position)
             else:
                 self._tables.cover(statement, own=False)
 
     def _follow(self) -> None:
-        """Take back what was written since the last answer."""
         last = projection.position(self._own)
-        if last == self._seen:
-            return
-        since = self._reads.streams_since(self._seen, last)
-        new = {stream: first - 1 for stream, first in since.items() if stream not in self._versions}
-        self._bring_up(last, {} if self._whole else new)
+        if last != self._seen:
+            self._bring_up(last)
 
-    def _bring_up(self, last: int, streams: dict[str, int]) -> None:
-        """Take back what happened to streams after the position, and what was said of events before it."""
-        self._fold_back(streams)
+    def _bring_up(self, last: int) -> None:
+        """Take back what was written since the last answer, and show as erased what was erased since then."""
+        since = self._reads.streams_since(self._seen, last)
+        streams = {stream: first - 1 for stream, first in since.items() if stream not in self._versions}
+        self._hide(streams)
+        self._fold_back(self._take_back(streams, last))
         self._show_older_visits(streams)
-        erased: set[str] = set()
-        for each in self._log.events(self._seen, last, _LOOKED_FOR):
-            if isinstance(each.event, e.ContentErased):
-                erased.update(found.stream for found in self._reads.recorded_at(each.event.positions))
-            elif not (isinstance(each.event, e.TranscriptRewritten) and each.event.cause == "compress"):
-                self._bring_back_ids(each.stream)
         if self._seen != self.position:  # else the tables and the events of now know of it
+            erased: set[str] = set()
+            for each in self._log.events(self._seen, last, (e.ContentErased.TOPIC,)):
+                if isinstance(each.event, e.ContentErased):
+                    erased.update(found.stream for found in self._reads.recorded_at(each.event.positions))
             self._forget(erased)
         self._tables.execute("UPDATE projections SET erased_at = ?", (_erased_at(self._own),))
         self._seen = last
 
-    def _fold_back(self, streams: dict[str, int]) -> Fold:
-        """Show streams as they were, in the place of what the tables say of them now."""
+    def _hide(self, streams: dict[str, int]) -> None:
+        """Hide what the tables say of streams now."""
         for table, (kind, _) in _OF_STREAMS.items():
             self._tables.hide(table, [each.removeprefix(kind) for each in streams if each.startswith(kind)])
-        fold = fold_streams(self._reads, streams, self.position, self._bad())
-        run(self._tables, fold.state_changes())
         self._versions.update(streams)
-        return fold
+
+    def _take_back(self, streams: dict[str, int], last: int) -> dict[str, int]:
+        """Take back from heads what only counts, messages and turns that are over; return the other streams."""
+        topics = self._reads.topics_since(self._seen, last, (*MESSAGES, e.LaneTouched.TOPIC))
+        bad = {each.stream for each in self._reads.recorded_at([at for at, _ in quarantined(self._own)])}
+        others = {stream: version for stream, version in streams.items() if version > 0}
+        heads = {
+            stream.removeprefix(SESSION): len(topics.get(stream, ()))
+            for stream in others
+            if stream.startswith(SESSION) and stream not in bad and _only_counts(topics.get(stream))
+        }
+        changes = []
+        for head in sessions.find_sessions(self._own, list(heads)):
+            version = streams[session_stream(head.session_id)]
+            changes.append(sessions.change_of(None, with_messages(head, version, -heads.pop(head.session_id))))
+            del others[session_stream(head.session_id)]
+        run(self._tables, changes)
+        return others
+
+    def _follow_rewrites(self) -> None:
+        """Take back what rewrites since have done to platform ids. Only who asks for ids pays for looking."""
+        for each in self._log.events(self._ids_seen, self._seen, (e.TranscriptRewritten.TOPIC,)):
+            if not (isinstance(each.event, e.TranscriptRewritten) and each.event.cause == "compress"):
+                self._bring_back_ids(each.stream)
+        self._ids_seen = self._seen
+
+    def _fold_back(self, streams: dict[str, int]) -> None:
+        """Show streams as they were."""
+        cost = _PER_STREAM * len(streams) + sum(streams.values()) // _PER_EVENT
+        in_order = cost > self.position if self._from_start is None else self._from_start
+        fold = fold_streams(self._reads, streams, self.position, self._bad(), in_order=in_order)
+        run(self._tables, fold.state_changes())
+
+    def _show(self, streams: dict[str, int]) -> None:
+        """Show streams as they were, in the place of what is said of them."""
+        if streams:
+            self._hide(streams)
+            self._fold_back(streams)
 
     def _show_older_visits(self, streams: dict[str, int]) -> None:
         """Bring back who led a key to a session before a lane that did so again since: it may be another lane.
@@ -231,7 +253,7 @@ class Past(_Events):
         }
         if keys:
             others = self._reads.streams_begun_with(LANE, "key", sorted(keys))
-            self._fold_back({each: _BEYOND for each in others if each not in self._versions})
+            self._show({each: _BEYOND for each in others if each not in self._versions})
 
     def _bring_back_ids(self, stream: str) -> None:
         """Fold the platform ids of a conversation again: a rewrite frees those of the messages it leaves out."""
@@ -254,13 +276,17 @@ class Past(_Events):
 
     def _forget(self, erased: set[str]) -> None:
         """Take back what was erased while this is open: it is erased in the past too."""
-        known = erased if self._whole else erased & self._versions.keys()
-        self._fold_back({stream: self._reads.version_at(stream, self.position) or 0 for stream in known})
+        self._show({stream: self._versions[stream] for stream in erased & self._versions.keys()})
         for streams in [each for each in self._rewritten.values() if each & erased]:
             self._bring_back_ids(min(streams))
 
     def _bad(self) -> dict[int, str]:
         return {at: error for at, error in quarantined(self._own) if at <= self.position}
+
+
+def _only_counts(topics: Sequence[str] | None) -> bool:
+    """Return True if what happened to a session since is messages, and turns of which none was open before."""
+    return not topics or (topics[0] == e.TurnBegun.TOPIC and TURNS.issuperset(topics))
 
 
 class _Own:

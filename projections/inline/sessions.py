@@ -1,6 +1,6 @@
 """The heads of all sessions, and the questions that find one."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -41,6 +41,8 @@ _NEWEST = {
     "ORDER BY created_at DESC, session_id DESC LIMIT 1)"
     for column in ("lane", "peer")
 }
+_TOGETHER = 200
+_THESE = f"SELECT session_id, state FROM sessions WHERE session_id IN ({','.join('?' * _TOGETHER)})"
 _described = attrgetter("lane", "source", "family_id", "created_at", "title")
 _CHANGED = "UPDATE sessions SET state = ? WHERE session_id = ?"
 _ENDED = "UPDATE sessions SET recoverable = ?, tip_of = ?, state = ? WHERE session_id = ?"
@@ -57,6 +59,14 @@ def find_session(reads: Queries, session_id: str) -> Session | None:
     found = _states.first(reads, "WHERE session_id = ?", (session_id,))
     own = session_with(reads, session_id) if found is None else None
     return found if own is None else _states.first(reads, "WHERE session_id = ?", (own,))
+
+
+def find_sessions(reads: Queries, session_ids: Sequence[str]) -> Iterator[Session]:
+    """Yield the heads of those of some sessions that there are."""
+    for first in range(0, len(session_ids), _TOGETHER):
+        part = session_ids[first : first + _TOGETHER]
+        for row in ask(reads, "sessions", _THESE, (*part, *[""] * (_TOGETHER - len(part)))):
+            yield _states.read(*row)
 
 
 def find_recoverable(reads: Queries, lanes: Sequence[str], peers: Sequence[str]) -> Session | None:

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from engine.domain import events as e
 from engine.domain.encoding import Content, Erased, Unknown
-from engine.domain.lane import Lane, evolve
+from engine.domain.lane import SPENT, Lane, evolve, spend
 from engine.domain.registry import EVENTS
 
 KEY = "agent:main:telegram:dm:4711"
@@ -191,3 +191,22 @@ def test_every_event_of_a_lane_changes_it() -> None:
         if tag.startswith(("lane.", "usage.")):
             changed = [folded(cls.EXAMPLE, lane=each) for each in (empty, USED)]
             assert changed != [msgspec.structs.replace(each, version=2) for each in (empty, USED)], tag
+
+
+_counting = st.builds(e.LaneTouched, at=st.integers(0, 99)) | st.builds(
+    e.UsageRecorded,
+    session_id=st.just("s"),
+    last_prompt_tokens=st.none() | st.integers(0, 9),
+    input_tokens=st.integers(0, 9),
+    cost_usd=st.none() | st.floats(0, 1),
+)
+
+
+@given(st.lists(st.tuples(_counting, st.integers(0, 99)), min_size=1))
+def test_a_run_of_touches_and_usage_is_what_they_are_one_by_one(run: list[tuple[Any, int]]) -> None:
+    lane = Lane("1", "key", 3, session_id="s", updated_at=50, cost_usd=0.1)
+    one_by_one = lane
+    for version, (event, time) in enumerate(run, 4):
+        one_by_one = evolve(one_by_one, event, time, version)
+    assert all(type(event) in SPENT for event, _ in run)
+    assert spend(lane, [event for event, _ in run], [time for _, time in run], 3 + len(run)) == one_by_one
