@@ -1,5 +1,6 @@
 """The vocabulary: tags that never change, examples, and old rows that still decode."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -103,6 +104,27 @@ def test_every_event_is_written_by_something() -> None:
     code = "".join(path.read_text() for part in ("engine", "projections") for path in (ROOT / part).rglob("*.py"))
     written = {tag for tag, cls in EVENTS.items() if re.search(rf"(?<!class )\b{cls.__name__}\(", code)}
     assert set(EVENTS) - written == set()
+
+
+def looked_for(tree: ast.AST) -> set[str]:
+    """Return the names that code tells events apart by: keys of a dict, cases, kinds of isinstance, tags."""
+    found: list[ast.AST | None] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Dict(keys=keys):
+                found += keys
+            case ast.MatchClass(cls=kind) | ast.Attribute(value=kind, attr="TOPIC"):
+                found.append(kind)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+                found += ast.walk(kinds)
+    return {getattr(each, "attr", None) or getattr(each, "id", "") for each in found}
+
+
+def test_every_event_is_folded_or_read_by_something() -> None:
+    rooms = ("engine", "projections", "replay")
+    trees = (ast.parse(path.read_text()) for room in rooms for path in (ROOT / room).rglob("*.py"))
+    names = set().union(*map(looked_for, trees))
+    assert {cls.__name__ for cls in EVENTS.values()} - names == set()
 
 
 def test_a_field_of_a_newer_version_is_passed_over():
