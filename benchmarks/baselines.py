@@ -1,4 +1,4 @@
-"""What the log is held against: plain apsw, a lock with one commit each, and the stock library."""
+"""Baselines of the log: plain apsw, a lock with one commit each, and the stock library."""
 
 import asyncio
 import os

@@ -204,7 +204,7 @@ def fdatasync_seconds(folder: Path, times: int = 50) -> float:
 
 
 def describe(folder: Path) -> str:
-    """What this run ran on."""
+    """The machine and the versions of this run."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("apsw", "msgspec", "eventsourcing"))
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a folder on a real disk, a summary per file, and the page they may write."""
+"""Parts that the benchmarks share: a folder on a real disk, a summary per file, and the page they may write."""
 
 import shutil
 import time

@@ -29,7 +29,7 @@ def message(number: int) -> Message:
 
 
 def source(lane: int) -> SessionSource:
-    """Where the messages of a lane come from."""
+    """The source of a lane's messages."""
     return SessionSource(
         platform=Platform.TELEGRAM,
         chat_id=str(100_000 + lane),
@@ -45,7 +45,7 @@ def session_of(lane: int) -> str:
 
 
 def _events(lane: int, messages: int, now: int) -> list[Envelope]:
-    """What a new lane's first message, and messages after it, leave in the log."""
+    """The events that a new lane's first message, and messages after it, leave in the log."""
     origin, session_id = source(lane), session_of(lane)
     name, described, why = name_lane(origin), origin.known(), "first message of this lane"
     created = SessionCreated(conversation_id=session_id, lane=name.key, source=described)

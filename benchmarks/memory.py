@@ -1,4 +1,4 @@
-"""How a store's memory grows when lanes are routed: `python -m benchmarks.memory <folder> <lanes> <cached_lanes>`.
+"""Growth of a store's memory when lanes are routed: `python -m benchmarks.memory <folder> <lanes> <cached_lanes>`.
 
 A process of its own, so that nothing else has grown it before. Touches that wait to be written are counted too.
 """

@@ -49,11 +49,11 @@ class Peer(ABC):
 
     @abstractmethod
     def settings(self) -> str:
-        """How durable a message is when `append` returns."""
+        """Return how durable a message is when `append` returns."""
 
     @abstractmethod
     def stored(self) -> int:
-        """How many messages are on disk, counted by a connection that is not the peer's own."""
+        """Return how many messages are on disk, counted by a connection that is not the peer's own."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -14,7 +14,7 @@ _COLOURS = ("#0b6e4f", "#74b49b", "#c0392b", "#e59866")
 
 @dataclass
 class Page:
-    """What `make bench-peers` leaves in the repository."""
+    """The page that `make bench-peers` leaves in the repository."""
 
     machine: str
     summaries: list[Summary] = field(default_factory=list)

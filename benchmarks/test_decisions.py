@@ -31,7 +31,7 @@ _POLICY = {"mode": "daily", "at_hour": 4, "idle_minutes": 1440}
 
 
 def _a_day(lane: int, day: int) -> list[Envelope]:
-    """What a lane leaves on one day: a reset in the morning, and exchanges of eight events, as an agent has them."""
+    """Return a day of a lane: a reset in the morning, and exchanges of eight events, as an agent has them."""
     origin, now = source(lane), _START + day * _DAY + lane * _SECOND
     name, described, at = name_lane(origin), origin.known(), lane_stream(f"{lane:016x}")
     session_id, former = (f"2026070{each}_080000_{lane:08x}" for each in (day + 1, day))

@@ -1,1 +1,1 @@
-"""What the project is made with; none of it is installed."""
+"""Tools that the project is made with; none of it is installed."""

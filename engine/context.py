@@ -1,4 +1,4 @@
-"""Which session the running code works for, per task.
+"""The session that the running code works for, per task.
 
 Tools deep in a turn ask `get_session_env` for it. Context variables instead of `os.environ`, because a
 gateway runs many turns at once in one process.

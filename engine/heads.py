@@ -21,7 +21,7 @@ _PAUSE_SECONDS = 0.05
 
 
 class Heads(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the heads of a store's log are published, and how often: after so many events, or so many seconds."""
+    """The place where heads of a log are published, and how often: after so many events, or so many seconds."""
 
     to: str | os.PathLike[str] | Callable[[str], object]
     """A file that each head is appended to as a line, or a function of the host's that gets the head."""

@@ -1,4 +1,4 @@
-"""What if: recorded history judged by another reset policy, with the rules that routing judges by (R12)."""
+"""Other policies: recorded history judged by another reset policy, with the rules that routing judges by (R12)."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, tzinfo
@@ -59,7 +59,7 @@ class OtherReset(msgspec.Struct, frozen=True, gc=False):
 
 
 class LaneOutcome(msgspec.Struct, frozen=True):
-    """What another policy changes for one lane."""
+    """The changes that another policy makes for one lane."""
 
     lane: str
     platform: str | None

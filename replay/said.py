@@ -1,4 +1,4 @@
-"""What was said in a session, with the positions between which each message was live: a transcript through time."""
+"""All that was said in a session, with the positions between which each message was live: a transcript through time."""
 
 import json
 from collections.abc import Sequence

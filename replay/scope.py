@@ -36,7 +36,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a name stands for: a lane, a session, or another stream, such as the log's own; up to a position."""
+    """A thing that a name stands for: a lane, a session, or another stream, such as the log's own; up to a position."""
 
     kind: Kind
     name: str

@@ -31,7 +31,7 @@ class Rules(msgspec.Struct, frozen=True, gc=False):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """What a policy is chosen by: the platform and the type of a chat. None where that was erased."""
+    """The facts a policy is chosen by: the platform and the type of a chat. None where that was erased."""
 
     platform: str | None
     chat_type: str | None

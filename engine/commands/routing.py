@@ -1,4 +1,4 @@
-"""Which session a message belongs to (G20 to G33)."""
+"""Routing: leads a message to the session it belongs to (G20 to G33)."""
 
 import logging
 from functools import partial

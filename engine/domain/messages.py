@@ -64,7 +64,7 @@ def same_message(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 class UndoPoint(NamedTuple):
-    """Where an undo cuts: how many messages it hides, how many turns, and the first message that it hides."""
+    """The cut of an undo: how many messages it hides, how many turns, and the first message that it hides."""
 
     hidden: int
     turns: int

@@ -1,4 +1,4 @@
-"""Which program a session came from: its kind and its label, as a list of chats shows them (W13, W19)."""
+"""The program that a session came from: its kind and its label, as a list of chats shows them (W13, W19)."""
 
 from typing import NamedTuple
 

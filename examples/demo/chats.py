@@ -39,7 +39,7 @@ class FastClock:
 
 
 class Ledger:
-    """What the gateway sent and what was acknowledged, to hold the log against."""
+    """The messages that the gateway sent and what was acknowledged, to hold the log against."""
 
     def __init__(self) -> None:
         self.deliveries = 0

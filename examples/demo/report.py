@@ -1,4 +1,4 @@
-"""What happened, read from the log alone."""
+"""The report of the demo, read from the log alone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable

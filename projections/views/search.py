@@ -39,7 +39,7 @@ def place_of(number: int, position: int) -> int:
 
 
 class Search(View):
-    """Which messages are live, by session, and the index of their words."""
+    """The search view: live messages by session, and the index of their words."""
 
     name = "search"
     modules: Sequence[ModuleType] = (messages, transcript, texts, words)

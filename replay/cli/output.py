@@ -1,4 +1,4 @@
-"""What a verb found, in the format that was asked for: text, JSON, JSON lines or CSV (R2)."""
+"""The findings of a verb in the format that was asked for: text, JSON, JSON lines or CSV (R2)."""
 
 import csv
 import sys

@@ -13,7 +13,7 @@ _NARROWEST, _WIDEST = 20, 400
 
 
 class Screen(NamedTuple):
-    """What is known about standard output."""
+    """Facts about standard output."""
 
     looked_at: bool
     """True if it is a terminal that can show more than plain lines."""

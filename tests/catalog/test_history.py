@@ -1,4 +1,4 @@
-"""What is said in a chat: saving, clearing, taking back, compressing, branching and copying (W8, W9)."""
+"""Words of a chat: saving, clearing, taking back, compressing, branching and copying (W8, W9)."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Where hermes-agent 0.19.0 does something else, by the rule that decides it.
+"""The differences of hermes-agent 0.19.0, by the rule that decides it.
 
 docs/how-to/coming-from-hermes-agent.md tells of each, by the same words; tests/differential/test_page.py holds that.
 """

@@ -130,7 +130,7 @@ class HermesDriver(Names):
         return None if row is None else row["end_reason"]
 
     def compress(self, session: str, summary: list[Json], key: str) -> str | None:
-        """What its agent and its gateway do between them: there is no single call."""
+        """Do what its agent and its gateway do between them: there is no single call."""
         parent = self.id(session)
         child = f"{self.local():%Y%m%d_%H%M%S}_{_fake_uuid4().hex[:8]}"
         self._db.end_session(parent, "compression")
@@ -146,7 +146,7 @@ class HermesDriver(Names):
         self._store.append_to_transcript(session_id=self.id(session), message=message)
 
     def load(self, session: str) -> list[tuple[str, Any]]:
-        """What the table holds: its load_transcript() also merges neighbours of one role."""
+        """Return what the table holds: its load_transcript() also merges neighbours of one role."""
         return [(m["role"], m["content"]) for m in self._db.get_messages_as_conversation(self.id(session))]
 
     def rewrite(self, session: str, messages: list[Json]) -> Any:

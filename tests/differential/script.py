@@ -184,7 +184,7 @@ def step(driver: Any, clock: FakeClock, command: Json) -> Any:
 
 
 def differing(where: str, ours: Any, theirs: Any) -> Iterator[str]:
-    """What is unequal in two answers, each with the path to it."""
+    """Yield what is unequal in two answers, each with the path to it."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for name in sorted(ours.keys() | theirs.keys()):
             yield from differing(f"{where}/{name}", ours.get(name, "(absent)"), theirs.get(name, "(absent)"))

@@ -59,7 +59,7 @@ def _check(seed, number, name, ours, theirs):
 
 
 def _both(folder: Path, seed: int, kinds):
-    """What hermes-agent and the engine answer, command by command."""
+    """Yield what hermes-agent and the engine answer, command by command."""
     from tests.differential.hermes import HermesDriver
 
     drivers = []

@@ -1,4 +1,4 @@
-"""What the documentation says is there: files, make targets, headings and modules."""
+"""Everything that the documentation says is there: files, make targets, headings and modules."""
 
 import re
 from pathlib import Path

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-MODULES = sorted(path for room in ("engine", "projections") for path in (ROOT / room).rglob("*.py"))
-QUESTIONS = ("What", "Whether", "How", "Who", "Tell whether", "Return whether")
+ROOMS = ("engine", "projections", "replay", "examples", "devtools")
+OTHERS = ("tests", "benchmarks")
+MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+ALL = sorted([*MODULES, *(path for room in OTHERS for path in (ROOT / room).rglob("*.py") if ".tmp" not in path.parts)])
+QUESTIONS = ("What", "Whether", "How", "Who", "Where", "Why", "Which", "Tell whether", "Return whether")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -20,7 +23,7 @@ def docstrings(module: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("module", ALL, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_docstring_does_not_open_with_a_question(module: Path) -> None:
     found = docstrings(module)
     assert [name for name, text in found.items() if text.startswith(tuple(f"{word} " for word in QUESTIONS))] == []

@@ -56,7 +56,7 @@ class Build:
 
 
 class Other:
-    """What a process of another build can be asked."""
+    """Questions that a process of another build can be asked."""
 
     def __init__(self, folder: str) -> None:
         self.store = SessionStore(folder, synchronous="OFF")

@@ -1,4 +1,4 @@
-"""What the fault tests run in other processes: `python -m tests.faults.children <function> <arguments…>`.
+"""Functions that the fault tests run in other processes: `python -m tests.faults.children <function> <arguments…>`.
 
 A child says on standard output what it did, one JSON value per line, and starts at a line on standard input
 if it says "ready" first.

@@ -228,7 +228,7 @@ def _sectors(operation: Operation) -> Iterator[Operation]:
 
 
 class Platter:
-    """What of the recorded operations is durable so far, and what a power loss may leave of the rest."""
+    """The recorded operations: those that are durable so far, and those a power loss may leave a part of."""
 
     def __init__(self) -> None:
         self.inodes: dict[int, _Inode] = {}

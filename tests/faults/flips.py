@@ -129,7 +129,7 @@ class Specimen:
         (folder / FILE_NAME).write_bytes(damaged)
 
     def judge(self, folder: Path, offset: int, bit: int) -> tuple[str, str]:
-        """What a flipped bit comes to, and the words for it; any error that is not the engine's own passes through."""
+        """Return what a flipped bit comes to, and the words for it; foreign errors pass through."""
         self.flipped(folder, offset, bit)
         try:
             reader = SessionReader.open(folder, clock=FakeClock(START))

@@ -83,7 +83,7 @@ def _limited(place: Path) -> Room:
 
 
 class Filled(msgspec.Struct):
-    """What came of one store on a disk that ran full."""
+    """The result of one store on a disk that ran full."""
 
     done: int
     refused: int

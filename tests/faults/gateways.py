@@ -31,7 +31,7 @@ def source(number: int) -> SessionSource:
 
 
 class Notebook:
-    """What a gateway did, one JSON list per line."""
+    """A gateway's notes of what it did, one JSON list per line."""
 
     def __init__(self, folder: str, me: str) -> None:
         path = Path(folder) / f"{me}-{os.getpid()}.jsonl"

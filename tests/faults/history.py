@@ -139,7 +139,7 @@ class History:
         return [both for both, count in self.appended.items() if count > 1]
 
     def kept(self, session_id: str, message_id: str) -> bool:
-        """Whether a message given to a session is, once, in its conversation: compression may have moved it on."""
+        """Return True if a message given to a session is, once, in its conversation: compression may move it."""
         return self.appended[self.conversation_of[session_id], message_id] == 1
 
     def childless(self) -> list[str]:

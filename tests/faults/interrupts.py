@@ -50,7 +50,7 @@ class InterruptedAt:
 
 
 def _finalises(frame: FrameType | None) -> bool:
-    """Return whether an error here is passed over: in a finaliser, or in a generator, which may be being closed."""
+    """Return True if an error here is passed over: in a finaliser, or in a generator, which may be being closed."""
     if frame is not None and frame.f_code.co_flags & inspect.CO_GENERATOR:
         return True
     while frame is not None and frame.f_code.co_name != "__del__":

@@ -23,7 +23,7 @@ class Workload(Protocol):
 
 
 class Losses(msgspec.Struct):
-    """What came of losing power again and again."""
+    """The result of losing power again and again."""
 
     images: int
     operations: int

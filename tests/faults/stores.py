@@ -99,7 +99,7 @@ class Erases:
 
 
 def upkeep(chance: random.Random, count: int) -> Iterator[Work]:
-    """What is done at night, between messages: rebuilding, erasing, purging, pruning."""
+    """Do the work of the night, between messages: rebuilding, erasing, purging, pruning."""
     yield from everyday(chance, count)
     yield lambda store: store.rebuild()
     yield Erases(chance.choice(LANES))

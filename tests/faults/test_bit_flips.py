@@ -44,7 +44,7 @@ def test_no_flipped_bit_is_silent(specimen: Specimen, folder: Path, chunk: int) 
 
 
 def test_a_store_with_a_flipped_bit_in_a_state_table_can_be_rebuilt(specimen: Specimen, folder: Path) -> None:
-    """What `verify` says to do helps: after `rebuild()` every answer is right again. Until then it closes well."""
+    """After `rebuild()`, which `verify` says to do, every answer is right again. Until then it closes well."""
     damaged = folder / "rebuilt"
     damaged.mkdir()
     rebuilt = 0

@@ -177,7 +177,7 @@ def test_a_task_cancelled_at_any_step_leaves_no_turn_that_nobody_holds(
     store.get_or_create_session(source())
 
     async def cancel_at(steps: int) -> bool:
-        """Return whether the task got to its last step, where it slept."""
+        """Return True if the task got to its last step, where it slept."""
         coroutine = way(AsyncSessionStore(store))
         task = asyncio.ensure_future(coroutine)
         for _ in range(steps):
@@ -200,7 +200,7 @@ def test_a_task_cancelled_at_any_step_leaves_no_turn_that_nobody_holds(
 
 
 def _sleeps(coroutine: Any) -> bool:
-    """Return whether a coroutine waits in its own sleep, past all that is tested."""
+    """Return True if a coroutine waits in its own sleep, past all that is tested."""
     return coroutine.cr_await is not None and getattr(coroutine.cr_await, "__name__", "") == "sleep"
 
 

@@ -45,7 +45,7 @@ def fill(path: Path, events: int = EVENTS) -> None:
 
 
 def place(path: Path, number: int) -> int:
-    """Where in the file an event's payload is."""
+    """Return where in the file an event's payload is."""
     offset = path.read_bytes().find(f"<{number:06}>".encode())
     assert offset > 0
     return offset

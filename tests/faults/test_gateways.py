@@ -71,7 +71,7 @@ def assert_agree(store: SessionStore) -> History:
 
 
 class Notes:
-    """What all gateways wrote down before they were killed."""
+    """The notes of all gateways, written before they were killed."""
 
     def __init__(self, folder: Path) -> None:
         self.begun: set[tuple[str, str]] = set()
@@ -94,7 +94,7 @@ class Notes:
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
-    """Where the store is, and where the gateways write down what they did."""
+    """Return the folder of the store, and that of the gateways' notes."""
     print(f"repeat with FAULT_SEED={SEED}")  # noqa: T201 - shown by pytest when a test fails
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -236,7 +236,7 @@ def test_create_reset_and_compress_are_one_step_whenever_the_process_is_killed(c
 
 
 def change_until_killed(folder: Path, me: str, chance: random.Random) -> list[tuple[str, Any]]:
-    """What the process had answered when it was killed."""
+    """Return what the process had answered when it was killed."""
     arguments = (folder, me, chance.random(), chance.randint(1, 4))
     with start("change_lanes", *arguments, stdout=subprocess.PIPE) as process:
         first = process.stdout.readline()

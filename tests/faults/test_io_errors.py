@@ -162,7 +162,7 @@ def run(disk: Disk, path: Path, *, heal: bool = True) -> Trial:
 
 
 def count_calls(which: Which) -> int:
-    """How many calls of these kinds a run without errors makes."""
+    """Return how many calls of these kinds a run without errors makes."""
     seen = 0
 
     def count(_number: int, what: str) -> None:
@@ -254,7 +254,7 @@ def store_trial(folder: Path, disk: Disk, work: str) -> StoreTrial:
 
 
 def count_store_calls(work: str) -> int:
-    """How many calls a store makes when none fails."""
+    """Return how many calls a store makes when none fails."""
     disk = Disk()
     with memory_folder() as folder, disk.in_use():
         store_trial(folder, disk, work).work()

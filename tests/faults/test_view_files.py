@@ -31,7 +31,7 @@ def errors(store):
 
 
 def trouble(store, words):
-    """What health says once the views stand still."""
+    """Return what health says once the views stand still."""
     assert not store.wait_for_views(timeout=0.6), "the views follow all the same"
     (error,) = errors(store)
     assert words in error, error

@@ -50,7 +50,7 @@ class Crash:
         Path(f"{self.path}-wal").write_bytes(wal)
 
     def judge(self, offset: int, bit: int) -> str:
-        """What a flipped bit comes to; the log is sound in any case."""
+        """Return what a flipped bit comes to; the log is sound in any case."""
         damaged = bytearray(self.wal)
         damaged[offset] ^= 1 << bit
         self.left(damaged)

@@ -1,4 +1,4 @@
-"""What the gateway's tests run in other processes: `python -m tests.gateway.children <function> <arguments…>`."""
+"""Functions run by the gateway's tests in other processes: `python -m tests.gateway.children <function> …`."""
 
 import contextlib
 import json
@@ -45,7 +45,7 @@ class Child:
         self.process.wait()
 
     def rest(self):
-        """What the child had said when it was killed, whole lines only."""
+        """Return what the child had said when it was killed, whole lines only."""
         text = self.process.stdout.read()
         return [json.loads(line) for line in text.split("\n")[:-1]]
 

@@ -1,4 +1,4 @@
-"""How much a command does while it holds the write lock, in numbers that no clock decides."""
+"""The effort of a command while it holds the write lock, in numbers that no clock decides."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ class Section:
 
 @dataclass
 class Effort:
-    """What a store did while it was watched."""
+    """The work of a store while it was watched."""
 
     sections: list[Section] = field(default_factory=list)
 

@@ -18,7 +18,7 @@ _DATABASE = (apsw.Connection, apsw.Cursor, apsw.Blob, apsw.Backup)
 
 
 class Watch:
-    """What a thread did that takes the time of a disk, and which Python functions it entered."""
+    """The calls of a thread that take the time of a disk, and the Python functions it entered."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()

@@ -1,4 +1,4 @@
-"""What the gateway's tests have in common: a clock that only moves when told, and short ways to look at a store."""
+"""Parts of the gateway's tests: a clock that only moves when told, and short ways to look at a store."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a gateway written for hermes-agent meets: the corrected rules of lanes, on a store (G3a to G40a)."""
+"""The corrected rules of lanes, as a gateway written for hermes-agent meets them, on a store (G3a to G40a)."""
 
 import asyncio
 import threading

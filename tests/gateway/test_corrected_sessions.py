@@ -1,4 +1,4 @@
-"""What a gateway written for hermes-agent meets: the corrected rules of sessions, on a store (G44a to G51a)."""
+"""The corrected rules of sessions, as a gateway written for hermes-agent meets them, on a store (G44a to G51a)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a command costs does not grow with what was there before: counted in rows and steps, never by a clock."""
+"""The cost of a command does not grow with what was there before: counted in rows and steps, never by a clock."""
 
 import asyncio
 from collections.abc import Callable

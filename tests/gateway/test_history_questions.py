@@ -1,4 +1,4 @@
-"""Who acts and why, per task; and what can be asked of a lane's and a conversation's past: awaited or not."""
+"""The actor and the reason, per task; and what can be asked of a lane's and a conversation's past: awaited or not."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a host's own functions do wrong: they never return, or raise what Python takes for something else."""
+"""Faults of a host's own functions: they never return, or raise what Python takes for something else."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""What event sourcing must make impossible: the twelve of the specification, each by its number."""
+"""Faults that event sourcing must make impossible: the twelve of the specification, each by its number."""
 
 import asyncio
 import logging

@@ -100,7 +100,7 @@ def live_through(store: SessionStore, clock: Clock) -> None:
 
 
 def view(store: SessionStore) -> dict[str, Any]:
-    """What the engine makes of a log: tables, transcripts, the head of the chain."""
+    """Return what the engine makes of a log: tables, transcripts, the head of the chain."""
     query = store.log.query
     sessions = [session_id for (session_id,) in query("SELECT session_id FROM sessions ORDER BY 1")]
     found = store.log.verify()

@@ -31,7 +31,7 @@ class Given(NamedTuple):
 
 
 class Seam:
-    """What crossed the seam: under the write lock in the order it happened, and beside it."""
+    """The statements that crossed the seam: under the write lock in the order they came, and beside it."""
 
     def __init__(self) -> None:
         self.written: list[Given] = []

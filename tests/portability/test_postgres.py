@@ -67,7 +67,7 @@ def append_past(store: SessionStore, *envelopes: Envelope) -> None:
 
 
 def live_on(store: SessionStore, clock: Clock) -> None:
-    """What the histories have not: erasure of a lane, events of another program, a rebuild."""
+    """Do what the histories have not: erasure of a lane, events of another program, a rebuild."""
     lane = store.get_or_create_session(BOB)
     store.append_to_transcript(lane.session_id, {"role": "user", "content": "nul \0 here", "message_id": "wa-\0"})
     child = store.compress_session(lane.session_id, None, [{"role": "system", "content": "so far"}], covers=0)

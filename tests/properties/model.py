@@ -547,7 +547,7 @@ class Model:
         return [{"timestamp": self.now / 1e6} | whole(message) for message in messages]
 
     def append_messages(self, session: str, messages: Iterable[Json]) -> int:
-        """How many were new (G47). Reading of G42: a late message goes where the conversation goes on."""
+        """Return how many were new (G47). Reading of G42: a late message goes where the conversation goes on."""
         found = self.known(session)
         tip = self.tip(session)
         if tip != session and not self.departs("a late message stays with the compressed session"):

@@ -1,4 +1,4 @@
-"""What is kept in memory is forgotten or true, wherever an interrupt cuts the code that keeps it.
+"""Memory is forgotten or true, wherever an interrupt cuts the code that keeps it.
 
 Each cache is interrupted before every bytecode of what it does, and then has to answer what the tables say.
 """

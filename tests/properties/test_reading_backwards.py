@@ -24,7 +24,7 @@ ACTIONS = st.lists(
 
 
 class Plain:
-    """What is live in each session, on plain lists of words; an erased message is None."""
+    """The live messages of each session, on plain lists of words; an erased message is None."""
 
     def __init__(self, store: SessionStore) -> None:
         self.store = store

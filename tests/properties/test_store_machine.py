@@ -215,7 +215,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(source=sources, text=texts)
     def converse(self, source, text):
-        """What most messages do."""
+        """Do what most messages do."""
         self.route(source, False, True)
         session = self.model.peek_session_id(self.key(source))
         self.same("update_session", self.key(source), 1)

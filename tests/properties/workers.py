@@ -1,4 +1,4 @@
-"""Who carries out the state machine's commands: a store in this process, or one in a child process.
+"""Workers that carry out the state machine's commands: a store in this process, or one in a child process.
 
 Both answer in plain JSON values, errors included. `python -m tests.properties.workers` is the child: it reads
 a command per line and answers each with a line.

@@ -18,7 +18,7 @@ def contents(reads: Queries) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def folded(log: Log, position: int) -> dict[str, list[tuple[Any, ...]]]:
-    """What a fold of the log from its beginning up to a position makes of the tables."""
+    """Return what a fold of the log from its beginning up to a position makes of the tables."""
     tables = Refolded(log, position)
     try:
         return contents(tables)

@@ -55,7 +55,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionStore]:
 
 
 def live_as_chats(catalog: SessionCatalog) -> None:
-    """What web clients do."""
+    """Do what web clients do."""
     talk = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
     chat = catalog.new_session(model="large", profile="ada").session_id
     project = catalog.create_project("Website")["project_id"]
@@ -88,7 +88,7 @@ def test_every_moment_is_what_a_fold_up_to_it_makes(lived: SessionStore) -> None
 
 
 def answers(reader: SessionReader) -> Any:
-    """What there is to know of all lanes and sessions."""
+    """Return all there is to know of all lanes and sessions."""
     ids = sorted(
         {info.session_id for entry in reader.list_sessions() for info in reader.sessions_of(entry.session_key)}
     )

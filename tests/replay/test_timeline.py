@@ -150,7 +150,7 @@ def test_a_hostile_title_does_not_reach_the_terminal_raw(
 
 
 class Page(HTMLParser):
-    """What a browser would see of a page: elements, attributes and scripts."""
+    """A page as a browser sees it: elements, attributes and scripts."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Why a lane or a session is where it is, and why it was not reset (R11)."""
+"""Explanations: a lane or a session is where it is for a reason, and so is a reset that did not come (R11)."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

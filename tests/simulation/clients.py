@@ -1,4 +1,4 @@
-"""What a gateway's threads and tasks do with a store, at random, and what each answer is held against."""
+"""Threads and tasks of a gateway that use a store at random, and what each answer is held against."""
 
 import asyncio
 import random
@@ -150,7 +150,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
 
 
 def info(rules: Rules, session_id: str) -> Json:
-    """What `get_session` returns."""
+    """Return what `get_session` ought to."""
     session = rules.sessions[session_id]
     return {
         "session_id": session_id,

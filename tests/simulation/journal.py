@@ -1,4 +1,4 @@
-"""What all stores decided, in the one order in which it was committed, held against the model at once."""
+"""The decisions of all stores, in the one order in which it was committed, held against the model at once."""
 
 import contextlib
 import copy

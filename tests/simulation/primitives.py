@@ -1,4 +1,4 @@
-"""What the engine uses of `threading`, `time` and thread pools, on simulated threads and simulated time."""
+"""Stand-ins for `threading`, `time` and thread pools, on simulated threads and simulated time."""
 
 import asyncio
 import concurrent.futures

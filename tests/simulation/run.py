@@ -27,7 +27,7 @@ TABLES = {"lanes": "key", "sessions": "session_id", "turns": "token", "message_i
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a run was: the same seed and steps give the same trace."""
+    """The account of a run: the same seed and steps give the same trace."""
 
     seed: int
     wanted: int

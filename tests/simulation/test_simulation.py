@@ -58,7 +58,7 @@ def test_a_seed_replays_exactly() -> None:
 
 
 def found(seeds: int = ENOUGH) -> str | None:
-    """What the first seed that fails found."""
+    """Return what the first seed that fails found."""
     problems = (simulate(seed, 2500).problem for seed in range(1, 1 + seeds))
     return next((problem for problem in problems if problem is not None), None)
 

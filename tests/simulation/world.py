@@ -31,7 +31,7 @@ STALLS = (0.01, 0.06, 0.3, 1.5, 6.0, 700.0)
 
 
 class Odds(msgspec.Struct, frozen=True):
-    """How likely each trouble is at a step, and the sizes of everything: drawn from the seed, so seeds differ."""
+    """The chance of each trouble at a step, and the sizes of everything: drawn from the seed, so seeds differ."""
 
     stores: int
     threads: int
@@ -212,7 +212,7 @@ class World:
         return not self.calm and odds > 0 and self.chance.random() < odds
 
     def _trouble(self, task: Task, _label: str) -> None:
-        """What may happen to the machine at any step."""
+        """Let happen what may happen to the machine at any step."""
         odds = self.odds
         if self.happens(odds.jump):
             self._wall += int(self.chance.choice(JUMPS) * 1e6)

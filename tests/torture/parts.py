@@ -28,7 +28,7 @@ WAYS = 10
 
 
 class Shard(msgspec.Struct):
-    """What a shard of a part came to."""
+    """The result of a shard of a part."""
 
     counts: dict[str, float] = {}
     """Numbers that are added up over the shards; those whose name begins with "slowest" or "largest" are not."""

@@ -1,4 +1,4 @@
-"""What the parts came to, kept after each shard, so that a run that is stopped loses nothing."""
+"""Results of the parts, kept after each shard, so that a run that is stopped loses nothing."""
 
 import os
 import platform

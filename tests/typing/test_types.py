@@ -1,4 +1,4 @@
-"""What a type checker sees of the public names: `make lint` has mypy --strict and pyright read this, the suite runs it.
+"""The public names as a type checker sees them: `make lint` has mypy --strict and pyright read this, the suite runs it.
 
 An expected error carries a `type: ignore`; both checkers complain about one that is not needed.
 """

@@ -1,4 +1,4 @@
-"""What tests of the prompt section have in common: a gateway with some platforms, and short ways to read a prompt."""
+"""Parts of the prompt section's tests: a gateway with some platforms, and short ways to read a prompt."""
 
 from typing import Any
 

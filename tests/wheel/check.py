@@ -53,7 +53,7 @@ def check_wheel(wheel: Path) -> None:
 
 
 def check_metadata(version: str) -> None:
-    """What the index shows of the package."""
+    """Check what the index shows of the package."""
     found = importlib.metadata.metadata("session-engine")
     expect(found["Version"] == version, f"the metadata are of version {found['Version']}, not {version}")
     classifiers = found.get_all("Classifier") or []

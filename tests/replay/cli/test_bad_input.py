@@ -1,4 +1,4 @@
-"""What people give that cannot be used: a clear error with the next step, and nothing changed (R1, R5)."""
+"""Input that cannot be used: a clear error with the next step, and nothing changed (R1, R5)."""
 
 import sqlite3
 from collections.abc import Callable

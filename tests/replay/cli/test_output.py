@@ -1,4 +1,4 @@
-"""What the command prints, in which form, and where to (R1, R2)."""
+"""Output of the command: its form, and where it goes (R1, R2)."""
 
 import io
 import json

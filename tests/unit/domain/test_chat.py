@@ -23,7 +23,7 @@ USED = Chat(
 
 @pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.TOPIC), ids=lambda kind: kind.TOPIC)
 def test_every_event_of_a_chat_changes_it(kind: type[Event]) -> None:
-    """What nothing folds does not exist."""
+    """An event that nothing folds does not exist."""
     assert [evolve(each, kind.EXAMPLE, 7) for each in (Chat("s"), USED)] != [Chat("s"), USED]
 
 

@@ -1,4 +1,4 @@
-"""What a list shows of a chat: last activity, title, scheduled or not (W6, W11, W18)."""
+"""The row of a chat in a list: last activity, title, scheduled or not (W6, W11, W18)."""
 
 import math
 from typing import Any

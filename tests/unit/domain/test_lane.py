@@ -185,7 +185,7 @@ def test_event_that_says_nothing_moves_only_the_version(content: Content) -> Non
 
 
 def test_every_event_of_a_lane_changes_it() -> None:
-    """What nothing folds does not exist."""
+    """An event that nothing folds does not exist."""
     empty = folded(e.LaneRouted(session_id="s0", how="created"))
     for tag, cls in EVENTS.items():
         if tag.startswith(("lane.", "usage.")):

@@ -113,7 +113,7 @@ def test_event_that_says_nothing_moves_only_the_version() -> None:
 
 
 def test_every_event_of_a_session_changes_it() -> None:
-    """What nothing folds does not exist; what is said of a chat or one message is folded there."""
+    """An event that nothing folds does not exist; what is said of a chat or one message is folded there."""
     head = folded(CREATED, SAID, SAID, SAID, SAID, e.SessionEnded(end_reason="idle"))
     for tag, cls in EVENTS.items():
         if tag.startswith(("session.", "message.", "transcript.")) and cls not in {*KINDS, MessageExtended}:

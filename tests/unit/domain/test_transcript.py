@@ -25,7 +25,7 @@ ERASED = tombstone("0" * 64, 5)
 
 
 class Reports(list[tuple[int, str]]):
-    """What was reported as unreadable."""
+    """Collect what is reported as unreadable."""
 
     def __call__(self, position: int, error: str) -> None:
         self.append((position, error))

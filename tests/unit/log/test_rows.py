@@ -1,4 +1,4 @@
-"""What becomes a row, and what is refused."""
+"""Rows that envelopes become, and those that are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the writer drives: a transaction begins, and is committed or undone."""
+"""The backend that the writer drives: a transaction begins, and is committed or undone."""
 
 import apsw
 

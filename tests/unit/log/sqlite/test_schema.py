@@ -1,4 +1,4 @@
-"""What the database itself refuses, and which files are logs."""
+"""Refusals of the database itself, and of files that are no logs."""
 
 import apsw
 import pytest

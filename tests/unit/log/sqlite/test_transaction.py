@@ -178,7 +178,7 @@ class TestInsert:
 
 
 class TestRollbacks:
-    """What a cache of the tables holds is true as long as the count stays."""
+    """A cache of the tables is true as long as the count stays."""
 
     def count(self, log):
         return log.transact(lambda transaction: transaction.rollbacks)
