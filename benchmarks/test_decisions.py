@@ -2,7 +2,10 @@
 
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import apsw
 import msgspec
 import pytest
 
-from benchmarks.compare import Interleaved, Summary, percentile
+from benchmarks.compare import Interleaved, Summary, duration, percentile
 from benchmarks.gateways import message, source, store_at
 from benchmarks.test_log import record
 from benchmarks.test_store import timed
@@ -115,3 +118,46 @@ def test_2_what_if(benchmark: Any, judged: Path, connection: apsw.Connection, su
     answer = found[-1]
     assert answer.recorded == LANES * (DAYS - 1)
     summary.notes.append(f"{answer.messages:,} messages judged again, {len(answer.added):,} resets added")
+
+
+def test_3_from_the_shell(benchmark: Any, judged: Path, summary: Summary) -> None:
+    """The command with its start-up; what Python alone takes to start stands beside it."""
+    key = name_lane(source(LANES // 2)).key
+    session = f"20260704_080000_{LANES // 2:08x}"
+    position = JUDGED // 2
+    asked = {
+        "sessions --help": (["--help"], 0.200),
+        "sessions why, a lane": (["--store", str(judged), "why", key], 0.250),
+        "sessions at, a transcript": (["--store", str(judged), "at", "now", "--transcript", session], 0.250),
+        "sessions at, a lane, the middle of the log": (
+            ["--store", str(judged), "at", f"@{position}", "--lane", key],
+            0,
+        ),
+    }
+
+    def start(words: list[str]) -> None:
+        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def baseline() -> None:
+        start(["-c", "pass"])
+
+    for name, (words, bar) in asked.items():
+        compared = Interleaved(baseline, partial(start, ["-m", "replay", *words]), (1, 1))
+        compared.run(benchmark if name == next(iter(asked)) else Once(), 9)
+        python, took = compared.baseline.median, compared.ours.median
+        if bar:
+            summary.bound(f"3. {name}, of which Python's start {duration(python)}", took, bar)
+        else:
+            summary.tell(f"3. {name}", duration(took), duration(python))
+
+
+class Once:
+    """Runs rounds as pytest-benchmark does, which takes one function a test."""
+
+    def __init__(self) -> None:
+        self.extra_info: dict[str, Any] = {}
+
+    def pedantic(self, run: Any, *, args: Any, setup: Any, rounds: int, warmup_rounds: int, iterations: int) -> None:
+        for _ in range((rounds + warmup_rounds) * iterations):
+            setup()
+            run(*args)
