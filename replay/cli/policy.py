@@ -17,6 +17,7 @@ from replay.cli.output import page_of
 from replay.cli.run import Run, verb
 from replay.cli.text import shown
 from replay.policies import WhatIf, policy_change, what_if as what_if_of
+from replay.words import counted
 
 _FIELDS = (
     "kind",
@@ -89,7 +90,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _items(found: WhatIf) -> Iterator[Item]:
     gone, added = len(found.gone), len(found.added)
-    told = f"{found.recorded} automatic resets of {found.messages} messages, would be {found.would_be}: "
+    told = f"{counted(found.recorded, 'automatic reset')} of {counted(found.messages, 'message')}, "
+    told += f"would be {found.would_be}: "
     told += f"{gone} would not have happened, {added} would have" if gone or added else "nothing changes"
     counts = {"recorded": found.recorded, "would_be": found.would_be, "gone": gone, "added": added}
     yield {"kind": "total", **counts, "sentence": told}

@@ -10,6 +10,7 @@ from replay.cli.layout import Item, Line, Lines
 from replay.cli.run import Run, verb
 from replay.cli.text import shown
 from replay.opening import ACTOR
+from replay.words import counted
 
 
 @verb(
@@ -88,7 +89,9 @@ def erase(
 
 def _erased(item: Item) -> list[Line]:
     verb = "would be erased" if item["dry_run"] else "erased"
-    said: list[Line] = [[(f"{item['events']} events, {item['messages']} messages {verb}", "bold")]]
+    said: list[Line] = [
+        [(f"{counted(item['events'], 'event')}, {counted(item['messages'], 'message')} {verb}", "bold")]
+    ]
     said.append([("sessions  ", "dim"), (" ".join(item["sessions"]) or "none", "")])
     for each in item["left"]:
         where = f" ({len(each['positions'])} events)" if each["positions"] else ""
