@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from replay.errors import (
         AmbiguousSubjectError as AmbiguousSubjectError,
+        BadExportError as BadExportError,
         BadMomentError as BadMomentError,
+        ExportConflictError as ExportConflictError,
         NoStoreError as NoStoreError,
         ReplayError as ReplayError,
         UnknownSubjectError as UnknownSubjectError,
         UnsupportedStoreError as UnsupportedStoreError,
     )
+    from replay.exporting import export as export
+    from replay.importing import ImportedExport as ImportedExport, import_export as import_export
     from replay.lives import (
         Leg as Leg,
         LifeEvent as LifeEvent,
@@ -50,12 +54,16 @@ if TYPE_CHECKING:
 _PLACES = {
     "errors": (
         "AmbiguousSubjectError",
+        "BadExportError",
         "BadMomentError",
+        "ExportConflictError",
         "NoStoreError",
         "ReplayError",
         "UnknownSubjectError",
         "UnsupportedStoreError",
     ),
+    "exporting": ("export",),
+    "importing": ("ImportedExport", "import_export"),
     "lives": ("Leg", "LifeEvent", "Silence", "Timeline", "TurnSpan", "timeline"),
     "moments": ("Moment", "moment_of"),
     "opening": ("open_log", "open_reader"),

@@ -65,3 +65,21 @@ class AmbiguousSubjectError(ReplayError, ValueError):
     def __init__(self, message: str, candidates: tuple[str, ...] = ()) -> None:
         self.candidates = candidates
         super().__init__(message)
+
+
+class BadExportError(ReplayError, ValueError):
+    """This is no export that imports back: something else, a redacted one, or one that was cut off.
+
+    Export again, as jsonl and without redaction.
+    """
+
+    code = "bad_export"
+
+
+class ExportConflictError(ReplayError):
+    """The store has a lane, a session or a title of the export already; nothing was imported.
+
+    Import into another store, or do what the message says.
+    """
+
+    code = "export_conflict"

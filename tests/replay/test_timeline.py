@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable
 from datetime import UTC
@@ -26,7 +27,8 @@ KEY = "agent:main:telegram:dm:4711"
 HOSTILE = (
     "</script><script>alert(1)</script><!-- \"q\" 'q' &amp; \u2028\u2029 \x00\x1b[31m\u202e \ud800 @@DATA@@ <img src=x>"
 )
-FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+SOAK = int(os.environ.get("SOAK", "1"))
+FEW = settings(max_examples=15 * SOAK, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 
 def text_of(lines: list[tuple[tuple[str, str], ...]]) -> list[str]:
