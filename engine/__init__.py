@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.acting import acting as acting
 from engine.aio import AsyncSessionStore as AsyncSessionStore
+from engine.archiving import ArchiveReport as ArchiveReport, RestoreReport as RestoreReport
 from engine.arrivals import AsyncFollower as AsyncFollower
 from engine.catalog import SessionCatalog as SessionCatalog
 from engine.chat_session import ChatSession as ChatSession, ChatSummary as ChatSummary
@@ -25,9 +26,9 @@ from engine.domain.config import (
     PlatformConfig as PlatformConfig,
     StoreSettings as StoreSettings,
 )
-from engine.domain.encoding import Erased as Erased, Unknown as Unknown, Unreadable as Unreadable
+from engine.domain.encoding import Archived as Archived, Erased as Erased, Unknown as Unknown, Unreadable as Unreadable
 from engine.domain.entry import SessionEntry as SessionEntry
-from engine.domain.errors import EngineError as EngineError
+from engine.domain.errors import ArchivedError as ArchivedError, EngineError as EngineError
 from engine.domain.events import AnyEvent as AnyEvent
 from engine.domain.keys import is_shared_multi_user_session as is_shared_multi_user_session
 from engine.domain.platforms import Platform as Platform
@@ -52,6 +53,7 @@ from engine.health import StoreHealth as StoreHealth
 from engine.imports.report import ImportReport as ImportReport, Skipped as Skipped
 from engine.log.envelope import NEXT_VERSION as NEXT_VERSION, Envelope as Envelope
 from engine.log.errors import (
+    ArchiveError as ArchiveError,
     ClosedLogError as ClosedLogError,
     ConflictError as ConflictError,
     CorruptLogError as CorruptLogError,

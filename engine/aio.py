@@ -6,13 +6,14 @@ A cancelled await neither loses nor doubles its command: once given, it is writt
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from engine.archiving import ArchiveReport, RestoreReport
 from engine.arrivals import Arrivals, AsyncFollower
 from engine.claims import TurnClaim
 from engine.clock import local_now
@@ -483,6 +484,18 @@ class AsyncSessionStore:
         changes = Changes(self.store.log, topics, lanes, sessions)
         return AsyncFollower(self._arrivals, changes, self._readers, after, timeout)
 
+    # Archives
+
+    async def archive(
+        self, older_than: datetime | timedelta, to: str | os.PathLike[str], *, reason: str | None = None
+    ) -> ArchiveReport:
+        """Move the messages of conversations that ended before a time into a new compressed file (V16)."""
+        return await self._read(partial(self.store.archive, older_than, to, reason=reason))
+
+    async def restore(self, archive: str | os.PathLike[str], *, reason: str | None = None) -> RestoreReport:
+        """Put the messages of an archive back, exactly as they were; what was erased meanwhile stays erased (V16)."""
+        return await self._read(partial(self.store.restore, archive, reason=reason))
+
     # Erasure
 
     async def erase(
@@ -495,6 +508,7 @@ class AsyncSessionStore:
         positions: Sequence[int] | None = None,
         reason: str,
         request: str | None = None,
+        archives: Sequence[str | os.PathLike[str]] = (),
         dry_run: bool = False,
         purge: bool = False,
     ) -> ErasureReport:
@@ -508,6 +522,7 @@ class AsyncSessionStore:
             positions=positions,
             reason=reason,
             request=request,
+            archives=archives,
             dry_run=dry_run,
             purge=purge,
         )

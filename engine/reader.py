@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import msgspec
 
+from engine.archived import saying_where
 from engine.clock import local_now
 from engine.domain.config import GatewayConfig, StoreSettings
 from engine.domain.entry import SessionEntry
@@ -234,10 +235,12 @@ class SessionReader:
     def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """Return the live messages in the order they were appended, as objects of the caller's own (G49).
 
-        Each has a `timestamp` in epoch seconds: its own, else the recorded time. Of an unknown session: [].
+        Each has a `timestamp` in epoch seconds: its own, else the recorded time. Of an unknown session: []. Raise
+        ArchivedError for one that was archived: it names the file (V16).
         """
         rows = self._transcripts.live(self._reads, check_session_id(session_id))
-        return [] if rows is None else messages_of(rows, report)
+        with saying_where(self._reads):
+            return [] if rows is None else messages_of(rows, report)
 
     def live_rows(self, session_id: str) -> list[Row]:
         """Return the live messages of a session undecoded, as they are in memory; [] of an unknown session."""
@@ -247,9 +250,11 @@ class SessionReader:
         """Return the live messages with the positions and times they were recorded at."""
         rows = self._transcripts.live(self._reads, check_session_id(session_id)) or []
         zone = self._now().tzinfo
+        with saying_where(self._reads):
+            messages = objects_of(rows, report)
         return [
             RecordedMessage(row[3], _recorded_at(row, zone), message)
-            for row, message in zip(rows, objects_of(rows, report), strict=True)
+            for row, message in zip(rows, messages, strict=True)
             if message is not None
         ]
 

@@ -12,10 +12,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from engine.acting import acting_now
+from engine.archived import saying_where
 from engine.claims import GIVEN_UP
 from engine.clock import Instant
 from engine.command import Command, Sweep
 from engine.commands.turns import end_turn, renew_turn
+from engine.domain.errors import ArchivedError
 from engine.domain.events import StoreOpened
 from engine.domain.streams import LOG
 from engine.errors import SessionConflictError
@@ -189,6 +191,8 @@ class Runner:
                 conflicts += 1
                 if conflicts == _ATTEMPTS:
                     raise
+            except ArchivedError as error:
+                self._say_where(error)
 
     async def run_async(self, command: Command[T]) -> T:
         """Run a command from a task, which never blocks its loop.
@@ -203,11 +207,11 @@ class Runner:
             )
         except SessionConflictError:
             raise
-        except (AskFirstError, LookFirstError, BehindError, ConflictError) as error:
+        except (AskFirstError, LookFirstError, BehindError, ConflictError, ArchivedError) as error:
             first = error
         return await asyncio.shield(asyncio.ensure_future(self._again(pending, first)))
 
-    async def _again(self, pending: PendingCommand[T], question: _Question | ConflictError) -> T:
+    async def _again(self, pending: PendingCommand[T], question: _Question | ConflictError | ArchivedError) -> T:
         answers: dict[Any, Any] = {}
         conflicts = 0
         while True:
@@ -215,6 +219,8 @@ class Runner:
                 conflicts += 1
                 if conflicts == _ATTEMPTS:
                     raise question
+            elif isinstance(question, ArchivedError):
+                await in_thread(self._askers, self._say_where, question)
             elif isinstance(question, AskFirstError):
                 answers.update(await self.ask_async(question.keys))
             else:
@@ -225,8 +231,12 @@ class Runner:
                 return self._settle(await self._log.transact_async(again))
             except SessionConflictError:
                 raise
-            except (AskFirstError, LookFirstError, BehindError, ConflictError) as error:
+            except (AskFirstError, LookFirstError, BehindError, ConflictError, ArchivedError) as error:
                 question = error
+
+    def _say_where(self, error: ArchivedError) -> None:
+        with saying_where(self._log.reader):
+            raise error
 
     def sweep(self, sweep: Sweep) -> int:
         """Change many things in parts; return how many were changed."""

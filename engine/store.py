@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from time import time_ns
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from engine import holders
+from engine.archiving import Archiver, ArchiveReport, RestoreReport
 from engine.claims import TurnClaim
 from engine.clock import Instant, local_now
 from engine.command import Command
@@ -25,6 +26,7 @@ from engine.domain.errors import EngineError
 from engine.domain.events import StoreClosed
 from engine.domain.sources import SessionSource
 from engine.domain.times import microseconds
+from engine.erasure.archives import Archives
 from engine.erasure.eraser import Eraser, Wanted
 from engine.erasure.report import ErasureReport
 from engine.heads import HeadPublisher, Heads, checked_heads
@@ -43,8 +45,11 @@ from engine.turns import DEFAULT_LEASE_SECONDS, TURN_REFUSED, Turn
 from engine.validation import (
     check_callable,
     check_config,
+    check_file,
     check_folder,
     check_size,
+    checked_files,
+    checked_moment,
     checked_name,
 )
 from engine.version import package_version
@@ -468,6 +473,37 @@ class SessionStore(SessionReader):
             raise ValueError(WITHOUT_VIEWS)
         return self._views
 
+    # Archives
+
+    def archive(
+        self, older_than: datetime | timedelta, to: str | os.PathLike[str], *, reason: str | None = None
+    ) -> ArchiveReport:
+        """Move the messages of conversations that ended before a time into a new compressed file (V16).
+
+        A conversation goes as a whole: all its segments and forks have ended, cannot be recovered and have no turn.
+        Titles, counts, ids and summaries stay; the messages are not searched, and reading them raises ArchivedError,
+        which names the file. Nothing is moved before the file was read back and compared. `purge()` afterwards makes
+        `sessions.db` smaller.
+
+        Args:
+            older_than: A moment, with a time zone; or how long ago they must have ended.
+            to: The file, which must not exist. Keep it: there is no other copy.
+            reason: Recorded with it.
+        """
+        moment = checked_moment("older_than", older_than, self._now())
+        check_file("to", to)
+        self.runner.touches.flush()
+        return Archiver(self._log, self.runner.actor, reason, self._now()).archive(moment, to)
+
+    def restore(self, archive: str | os.PathLike[str], *, reason: str | None = None) -> RestoreReport:
+        """Put the messages of an archive back, exactly as they were; what was erased meanwhile stays erased (V16).
+
+        Cut off in the middle, the same call puts the rest back. The file stays as it is. Raise ArchiveError for one
+        that is cut, changed, of another log or of a newer version; nothing of it is taken then.
+        """
+        check_file("archive", archive)
+        return Archiver(self._log, self.runner.actor, reason, self._now()).restore(archive)
+
     # Erasure
 
     def erase(
@@ -480,6 +516,7 @@ class SessionStore(SessionReader):
         positions: Sequence[int] | None = None,
         reason: str,
         request: str | None = None,
+        archives: Sequence[str | os.PathLike[str]] = (),
         dry_run: bool = False,
         purge: bool = False,
     ) -> ErasureReport:
@@ -497,12 +534,16 @@ class SessionStore(SessionReader):
             positions: Messages, as `recorded_messages` gives them.
             reason: Recorded with the erasure. Put nothing of the person into it.
             request: Recorded with it, say the number of the request.
+            archives: Archives to look into, and to write anew without what was erased. Without them the report names
+                those that still hold something of it.
             dry_run: Only look, and report what would be erased.
             purge: `purge()` afterwards; the report says if that was possible.
         """
         wanted = Wanted(session_id, lane, user_id, platform, positions)
         self.runner.touches.flush()
-        report = Eraser(self.runner, self, self.runner.actor, reason, request).run(wanted, dry_run=dry_run)
+        files = Archives(self._log, checked_files("archives", archives))
+        eraser = Eraser(self.runner, self, files, self.runner.actor, reason, request)
+        report = eraser.run(wanted, self._now(), dry_run=dry_run)
         return replace(report, purged=self.purge()) if purge and not dry_run else report
 
     def purge(self) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from engine.domain.encoding import encodable
@@ -133,6 +133,30 @@ def check_folder(sessions_dir: object) -> None:
     """Raise ValueError unless the value names a folder."""
     if not isinstance(sessions_dir, (str, os.PathLike)) or not str(sessions_dir):
         raise ValueError(f"sessions_dir must name a folder, '.' for the current one, not {sessions_dir!r}")
+
+
+def check_file(name: str, path: object) -> None:
+    """Raise ValueError unless the value names a file."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        raise ValueError(f"{name} must name a file, not {path!r:.200}")
+
+
+def checked_files(name: str, paths: object) -> Sequence[str | os.PathLike[str]]:
+    """Return the value if it is a list of files."""
+    if isinstance(paths, (str, bytes)) or not isinstance(paths, Sequence):
+        raise ValueError(f"{name} must be a list of files, not {paths!r:.200}")
+    for path in paths:
+        check_file(f"each of {name}", path)
+    return paths
+
+
+def checked_moment(name: str, value: object, now: datetime) -> datetime:
+    """Return a moment that is given as such, or by how long ago it was."""
+    if isinstance(value, timedelta) and value >= timedelta(0):
+        return now - value
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise ValueError(f"{name} must be a datetime with a time zone or a timedelta of at least 0, not {value!r:.100}")
+    return value
 
 
 def check_size(name: str, size: object) -> None:

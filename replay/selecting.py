@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from engine.domain.encoding import Content, Erased, Unknown, Unreadable
+from engine.domain.encoding import Archived, Content, Erased, Unknown, Unreadable
 from engine.domain.events import LaneRouted, SessionCreated
 from engine.domain.streams import LANE, SESSION
 from engine.domain.times import moment
@@ -183,6 +183,8 @@ def payload_of(event: Content) -> dict[str, Any]:
             return {"unreadable": event.error, "raw": event.raw.decode("utf-8", "replace")}
         case Erased():
             return {"erased": True, "digest": event.digest}
+        case Archived():
+            return {"archived": True, "digest": event.digest}
         case _:
             payload: dict[str, Any] = msgspec.to_builtins(event)
             payload.pop("type", None)

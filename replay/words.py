@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.domain import chat_events as c, events as e
-from engine.domain.encoding import Content, Erased, Unknown, Unreadable
+from engine.domain.encoding import Archived, Content, Erased, Unknown, Unreadable
 from engine.domain.policy import ResetRules
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -64,6 +64,8 @@ def sentence(event: Content) -> str:
     match event:
         case Erased():
             return f"a {event.topic} event, whose content was erased"
+        case Archived():
+            return f"a {event.topic} event, whose content is in an archive"
         case Unreadable():
             return f"a {event.topic} event that cannot be read: {event.error}"
         case Unknown():
@@ -186,6 +188,12 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
         f"imported {counted(event.sessions, 'session')} and {counted(event.messages, 'message')} from {event.source}"
     ),
     e.ContentErased: _erasure,
+    e.ContentArchived: lambda event: (
+        f"the content of {counted(len(event.positions), 'event')} was moved to {event.archive}"
+    ),
+    e.ContentRestored: lambda event: (
+        f"the content of {counted(len(event.positions), 'event')} was put back from {event.archive}"
+    ),
     e.EventQuarantined: lambda event: (
         f"position {event.position} cannot be used by {event.projection} and was quarantined: {event.error}"
     ),

@@ -36,6 +36,9 @@ _DOLLAR = ord("$")
 _COMMA = ord(",")
 TOMBSTONE_START = b'{"$erased":'
 _TOMBSTONE = re.compile(rb'\{"\$erased":"([0-9a-f]{64})","at":(-?[0-9]{1,19})\}')
+_ARCHIVED = "$archived"
+ARCHIVED_START = b'{"$archived":'
+_MARKER = re.compile(rb'\{"\$archived":"([0-9a-f]{64})","at":(-?[0-9]{1,19})[,}]')
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
@@ -64,7 +67,17 @@ class Erased(msgspec.Struct, frozen=True):
     erased_at: int
 
 
-Content = Event | Unknown | Unreadable | Erased
+class Archived(msgspec.Struct, frozen=True):
+    """A message that was moved into an archive; its ids stay for the tables, and the digest proves what stood there."""
+
+    topic: str
+    digest: str
+    archived_at: int
+    message_id: str | None = None
+    copy_of: int = 0
+
+
+Content = Event | Unknown | Unreadable | Erased | Archived
 
 
 _DECODERS: dict[str, Callable[[str | bytes], Event]] = {
@@ -137,6 +150,8 @@ def _decode_slowly(topic: str, data: bytes | str) -> Content:
     try:
         if raw.startswith(TOMBSTONE_START):
             return _erased(topic, raw)
+        if raw.startswith(ARCHIVED_START):
+            return _archived(topic, raw)
         tag, value = _upcast(topic, restore(_decode(raw)))
         cls = EVENTS.get(tag)
         return Unknown(topic, value) if cls is None else msgspec.convert(value, cls)
@@ -177,6 +192,39 @@ def tombstone_digest(data: bytes | str) -> bytes | None:
     raw = data.encode() if isinstance(data, str) else data
     found = _TOMBSTONE.fullmatch(raw) if raw.startswith(TOMBSTONE_START) else None
     return bytes.fromhex(found[1].decode()) if found else None
+
+
+class _Ids(msgspec.Struct, omit_defaults=True):
+    """The ids that stay of an archived message, as they are written."""
+
+    message_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    copy_of: int = 0
+
+
+_read_ids = msgspec.json.Decoder(_Ids).decode
+
+
+def archive_marker(payload: str, digest: str, archived_at: int) -> str:
+    """Return the payload that takes the place of a message's in an archive; raise ValueError if that is no message."""
+    if payload.startswith('{"$'):
+        raise ValueError("this payload stands for another one already")
+    stays = _encode(_read_ids(payload)).decode()[1:-1]
+    return f'{{"{_ARCHIVED}":"{digest}","at":{archived_at}{"," if stays else ""}{stays}}}'
+
+
+def archived_digest(data: bytes | str) -> bytes | None:
+    """Return the digest of an archived payload that its marker keeps, or None for any other payload."""
+    raw = data.encode() if isinstance(data, str) else data
+    found = _MARKER.match(raw) if raw.startswith(ARCHIVED_START) else None
+    return bytes.fromhex(found[1].decode()) if found else None
+
+
+def _archived(topic: str, raw: bytes) -> Archived:
+    found = _MARKER.match(raw)
+    if found is None:
+        raise ValueError("neither an event nor the marker of an archived one")
+    value = restore(_decode(raw))
+    return msgspec.convert({**value, "topic": topic, "digest": value[_ARCHIVED], "archived_at": value["at"]}, Archived)
 
 
 def _is_marker(value: dict[Any, Any]) -> bool:

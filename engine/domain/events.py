@@ -400,6 +400,22 @@ class ContentErased(Event, frozen=True, tag="log.erased"):
     request: str | None = None
 
 
+@event(positions=[17, 18], archive="/backup/2026-06.archive")
+class ContentArchived(Event, frozen=True, tag="log.archived"):
+    """The payloads at these positions were moved into an archive; markers keep their digests and ids."""
+
+    positions: list[int]
+    archive: str
+
+
+@event(positions=[17, 18], archive="/backup/2026-06.archive")
+class ContentRestored(Event, frozen=True, tag="log.restored"):
+    """The payloads at these positions were put back from an archive."""
+
+    positions: list[int]
+    archive: str
+
+
 @event(position=17, projection="search", error="payload is not JSON")
 class EventQuarantined(Event, frozen=True, tag="log.quarantined"):
     """A projection met an event it could not use, quarantined it and went on."""
@@ -481,8 +497,13 @@ AnyEvent = (
     | c.ProjectDeleted
     | ImportFinished
     | ContentErased
+    | ContentArchived
+    | ContentRestored
     | EventQuarantined
     | StoreOpened
     | StoreClosed
 )
 """Any event of this version: after `isinstance(event, AnyEvent)` a type checker sees whether `match` has every case."""
+
+PAYLOADS_CHANGED = (ContentErased, ContentArchived, ContentRestored)
+"""Events that say which payloads are others than before: what was read of those positions is good no more."""

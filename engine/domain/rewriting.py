@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from engine.domain.encoding import encode
+from engine.domain.encoding import archived_digest, encode
+from engine.domain.errors import ArchivedError
 from engine.domain.events import MessageAppended
 from engine.domain.transcript import Row
 
@@ -39,6 +40,8 @@ class FormerHistory:
         self._inherited = inherited
         self._places: defaultdict[bytes, deque[Place]] = defaultdict(deque)
         for row in live:
+            if archived_digest(row[2]) is not None:  # which messages are copies of it cannot be told
+                raise ArchivedError(row[3])
             try:
                 recorded = _read(row[2])
             except (msgspec.MsgspecError, UnicodeError, RecursionError):

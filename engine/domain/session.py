@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from engine.domain import chat_events as c, events as e
-from engine.domain.encoding import Content, Erased
+from engine.domain.encoding import Archived, Content, Erased
 from engine.domain.registry import Event
 
 ACCIDENTAL = frozenset({"agent_close", "ws_orphan_reap"})
@@ -206,6 +206,7 @@ _EVOLVE: dict[type, Callable[[Session, Any, int], Session]] = {
     e.SessionImported: _imported,
     c.SessionDeleted: _deleted,
     Erased: _erased,
+    Archived: _appended,
 }
 
 

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from engine.domain import chat_events as c, events as e
-from engine.domain.encoding import Erased, decode, encode, maybe_marked, tombstone, tombstone_digest
+from engine.domain.encoding import Archived, Erased, decode, encode, maybe_marked, tombstone, tombstone_digest
+from engine.domain.errors import ArchivedError
 
 Row = tuple[int, str, str | bytes, int, int]
 """Version, topic, payload, position and time of a recorded event."""
@@ -276,6 +277,8 @@ def _decoded_one(row: Row, report: Report) -> Said | None:
     found = decode(row[1], row[2])
     if isinstance(found, (e.MessageAppended, e.MessageRewritten)):
         return Said(found.message, found.message_id)
+    if isinstance(found, Archived):
+        raise ArchivedError(row[3])
     if not isinstance(found, Erased):
         report(row[3], getattr(found, "error", "not a message"))
     return None

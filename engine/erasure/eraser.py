@@ -1,16 +1,21 @@
 """Erasing: what others need is kept first, then everything in the scope is erased in bounded transactions."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime
 
 from engine.acting import acting_now
+from engine.archived import archives_of
 from engine.command import Command
 from engine.commands.transcripts import rewrite_transcript
 from engine.domain import events as e
+from engine.domain.errors import ArchivedError
 from engine.domain.session import Session
 from engine.domain.streams import session_stream
+from engine.erasure.archives import Archives
 from engine.erasure.content import nobodys
 from engine.erasure.person import Person
-from engine.erasure.report import ErasureReport
+from engine.erasure.report import ErasureReport, Left
 from engine.erasure.scope import Scope
 from engine.log.protocol import Log
 from engine.reader import SessionReader
@@ -41,7 +46,7 @@ class Wanted:
         self.session_id, self.lane, self.user_id = session_id, lane, user_id
         self.platform, self.positions = platform, positions
 
-    def found(self, log: Log) -> tuple[Scope, dict[str, Session]]:
+    def found(self, log: Log, archives: Archives) -> tuple[Scope, dict[str, Session]]:
         """Return what is to be erased now, and the shared sessions that are to be claimed for their place alone."""
         scope = Scope(log)
         if self.session_id is not None:
@@ -49,7 +54,7 @@ class Wanted:
         elif self.lane is not None:
             scope.lane(self.lane)
         elif self.user_id is not None:
-            person = Person(scope, self.user_id, self.platform)
+            person = Person(scope, self.user_id, self.platform, archives)
             person.read()
             return scope, person.shared
         else:
@@ -64,17 +69,20 @@ class Wanted:
 class Eraser:
     """Erases what is wanted, once."""
 
-    def __init__(self, runner: Runner, reader: SessionReader, actor: str, reason: str, request: str | None) -> None:
+    def __init__(
+        self, runner: Runner, reader: SessionReader, archives: Archives, actor: str, reason: str, request: str | None
+    ) -> None:
         self._runner = runner
+        self._archives = archives
         self._reader = reader
         self._log = reader.log
         given = acting_now()
         self._actor = actor if given is None else given.actor
         self._reason, self._request = reason, request
 
-    def run(self, wanted: Wanted, *, dry_run: bool) -> ErasureReport:
+    def run(self, wanted: Wanted, now: datetime, *, dry_run: bool) -> ErasureReport:
         """Erase, or with `dry_run` only look; return what was found."""
-        scope, shared = wanted.found(self._log)
+        scope, shared = wanted.found(self._log, self._archives)
         first, positions = scope, scope.everything()
         erased: set[int] = set()
         for _ in range(_ROUNDS):
@@ -82,11 +90,23 @@ class Eraser:
                 break
             self._keep(scope, shared)
             erased.update(self._log.erase(positions, actor=self._actor, reason=self._reason, request=self._request))
-            scope, shared = wanted.found(self._log)
+            scope, shared = wanted.found(self._log, self._archives)
             scope.again(first)
             positions = scope.everything()
             first.messages |= scope.messages
-        return _report(first, positions if dry_run else sorted(erased), dry_run=dry_run)
+            first.archived |= scope.archived
+        self._tell_of_archives(first)
+        rewritten = () if dry_run else self._archives.rewrite(now)
+        return _report(first, positions if dry_run else sorted(erased), rewritten, dry_run=dry_run)
+
+    def _tell_of_archives(self, scope: Scope) -> None:
+        """Name the archives that have what is erased here, and were not given to be written anew."""
+        still: defaultdict[str, list[int]] = defaultdict(list)
+        for position, archive in archives_of(self._log.reader, scope.archived - self._archives.positions).items():
+            still[archive].append(position)
+        for archive, positions in still.items():
+            why = "the file still holds these messages; erase again with archives=[…], or delete it"
+            scope.left.append(Left(f"archive {archive}", why, tuple(sorted(positions))))
 
     def _keep(self, scope: Scope, shared: dict[str, Session]) -> None:
         """Keep for others what would go along: shared sessions stay their place's, and carried messages in view."""
@@ -95,7 +115,10 @@ class Eraser:
         for session_id in sorted(scope.sessions - scope.whole):
             head = find_session(self._log.reader, session_id)
             if head is not None and _begins_in(self._log, head, scope.positions):
-                told = self._reader.recorded_messages(session_id)
+                try:
+                    told = self._reader.recorded_messages(session_id)
+                except ArchivedError:  # nobody reads it before it is restored
+                    continue
                 kept = [each.message for each in told if each.position not in scope.positions]
                 if kept:
                     self._runner.run(rewrite_transcript(session_id, kept, None))
@@ -113,7 +136,7 @@ def _claim(work: Work, session_id: str, lane: str, source: dict[str, object]) ->
     work.on_session(session, e.SessionClaimed(lane=lane, source=source), "a person was erased, the place stays")
 
 
-def _report(scope: Scope, positions: Sequence[int], *, dry_run: bool) -> ErasureReport:
+def _report(scope: Scope, positions: Sequence[int], archives: tuple[str, ...], *, dry_run: bool) -> ErasureReport:
     return ErasureReport(
         events=len(positions),
         messages=len(scope.messages.intersection(positions)),
@@ -122,4 +145,5 @@ def _report(scope: Scope, positions: Sequence[int], *, dry_run: bool) -> Erasure
         positions=tuple(positions),
         left=tuple(scope.left),
         dry_run=dry_run,
+        archives=archives,
     )

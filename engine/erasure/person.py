@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.domain import events as e
+from engine.domain.encoding import Archived
 from engine.domain.session import Session
 from engine.domain.streams import LANE, SESSION
+from engine.erasure.archives import Archives
 from engine.erasure.content import is_theirs, says_it_is_theirs, source_of
 from engine.erasure.report import Left
 from engine.erasure.scope import Scope, is_personal
@@ -19,8 +21,11 @@ _SHORTEST_NAME = 3
 class Person:
     """Reads the whole log for one person."""
 
-    def __init__(self, scope: Scope, user_id: str, platform: str | None) -> None:
+    def __init__(self, scope: Scope, user_id: str, platform: str | None, archives: Archives) -> None:
         self.scope = scope
+        self._archives = archives
+        self._said_in_archives = archives.said_by(user_id)
+        self._untold: dict[str, list[int]] = {}
         self.shared: dict[str, Session] = {}
         """Sessions that lose what says whose they were, and are to be claimed again for the place alone."""
         self._user_id, self._platform = user_id, platform
@@ -57,8 +62,12 @@ class Person:
         if source is not None and is_theirs(source, self._user_id, self._platform):
             self._theirs.setdefault(stream, []).append(envelope)
             self._name(stream, source)
-        elif isinstance(event, _MESSAGES) and says_it_is_theirs(event.message, self._user_id):
+        elif (isinstance(event, _MESSAGES) and says_it_is_theirs(event.message, self._user_id)) or (
+            envelope.position in self._said_in_archives
+        ):
             self._said.setdefault(stream, []).append(envelope)
+        elif isinstance(event, Archived) and envelope.position not in self._archives.positions:
+            self._untold.setdefault(stream, []).append(envelope.position)
         for field in ("actor", "reason", "metadata"):
             value = getattr(envelope, field)
             if value and any(name in value for name in self._names):
@@ -90,6 +99,10 @@ class Person:
         self.scope.left.append(
             Left(f"session {session_id}", "several people wrote in it: messages that do not name their sender stay")
         )
+        untold = self._untold.get(SESSION + session_id)
+        if untold:
+            why = "these messages are in an archive, where nobody looked who sent them; name it in archives=[…]"
+            self.scope.left.append(Left(f"session {session_id}", why, tuple(untold)))
         if head is not None and head.lane is not None:
             self.shared[session_id] = head
 

@@ -21,4 +21,6 @@ class ErasureReport(msgspec.Struct, frozen=True, kw_only=True):
     positions: tuple[int, ...]
     left: tuple[Left, ...]
     dry_run: bool
+    archives: tuple[str, ...] = ()
+    """The archives that were written anew without what was erased."""
     purged: bool = False

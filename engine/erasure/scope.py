@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 
 from engine.domain import events as e
+from engine.domain.encoding import Archived
 from engine.domain.session import Session
 from engine.domain.streams import LOG, lane_stream, session_stream
 from engine.domain.titles import numbered
@@ -30,11 +31,14 @@ class Scope:
         self.whole: set[str] = set()
         self.lanes: set[str] = set()
         self.left: list[Left] = []
+        self.archived: set[int] = set()
 
     def add(self, envelope: Envelope) -> None:
         """Take in an event, unless it has nothing of anybody in it, or was erased."""
         if is_somebodys(envelope.event):
             self.positions.add(envelope.position)
+            if isinstance(envelope.event, Archived):
+                self.archived.add(envelope.position)
             if is_message(envelope.event):
                 self.messages.add(envelope.position)
             kind, _, name = envelope.stream.partition(":")

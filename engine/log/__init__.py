@@ -2,6 +2,7 @@
 
 from engine.log.envelope import LOG_STREAM, NEXT_VERSION, Envelope
 from engine.log.errors import (
+    ArchiveError,
     ClosedLogError,
     ConflictError,
     CorruptLogError,
@@ -30,6 +31,7 @@ from engine.log.sqlite.eventlog import EventLog
 __all__ = [
     "LOG_STREAM",
     "NEXT_VERSION",
+    "ArchiveError",
     "ClosedLogError",
     "ConflictError",
     "CorruptLogError",

@@ -225,6 +225,15 @@ class ForeignFileError(LogError, DataError):
     code = "foreign_file"
 
 
+class ArchiveError(LogError, DataError):
+    """An archive cannot be used: it is cut, changed, of another log or of a newer version; nothing was taken from it.
+
+    Do what the message says.
+    """
+
+    code = "archive"
+
+
 class UnsafeFileError(LogError, OperationalError):
     """Another user owns a file of the log, or may put another one in its place.
 

@@ -66,6 +66,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """Position and hash of the newest event: publish it."""
     erased: int = 0
     """How many of them were erased."""
+    archived: int = 0
+    """How many of them are in an archive."""
     bad_position: int | None = None
     """The first position at which something is wrong."""
     problem: str | None = None
@@ -111,6 +113,9 @@ class Reader(Queries, Protocol):
     def last_position(self) -> int:
         """Return the position of the newest event, of any process; 0 while there is none."""
 
+    def log_id(self) -> bytes:
+        """Return the log's own id, from which its first hash is made."""
+
     def stored(
         self, after: int, upto: int, topics: Sequence[str], limit: int, streams: Collection[str] | None = None
     ) -> list[tuple[Any, ...]]:
@@ -118,6 +123,9 @@ class Reader(Queries, Protocol):
 
         Without topics those of any topic, and without streams those of any stream.
         """
+
+    def stored_at(self, positions: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Return the rows at these positions, by position, in the order of `engine.log.rows.STORED`, not decoded."""
 
     def stored_stream(
         self, stream: str, after: int, upto: int, limit: int, *, backwards: bool = False
@@ -234,6 +242,15 @@ class Transaction(StateTables, Protocol):
 
     def attempt(self, action: Callable[["Transaction"], T]) -> T:
         """Run an action in a savepoint: if it fails it leaves nothing behind, and the rest still stands."""
+
+    def stored_at(self, positions: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Return the rows at these positions, by position, in the order of `engine.log.rows.STORED`, not decoded."""
+
+    def replace_payload(self, position: int, state: str) -> None:
+        """Put a tombstone or an archive's marker in the place of a payload, or back what a marker stands for.
+
+        Anything else is refused.
+        """
 
     def insert(self, envelopes: Sequence[Envelope]) -> list[int]:
         """Append events without telling the inline projections; return their positions.

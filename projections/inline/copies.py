@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from engine.domain.chat_events import MessageExtended
-from engine.domain.encoding import Content
+from engine.domain.encoding import Archived, Content
 from engine.domain.events import MessageRewritten
 from engine.log.protocol import Queries
 from projections.inline.changes import Change
@@ -44,7 +44,7 @@ def _among(reads: Queries, sql: str, positions: Iterable[int]) -> Iterator[tuple
 def changes_of(event: Content, position: int) -> Sequence[Change]:
     """Return what an event adds to the table."""
     match event:
-        case MessageRewritten() if event.copy_of:
+        case MessageRewritten() | Archived() if event.copy_of:
             origin = event.copy_of
         case MessageExtended():
             origin = event.origin

@@ -16,7 +16,7 @@ from engine.domain import (
     turn as turns,
 )
 from engine.domain.chat import Chat
-from engine.domain.encoding import Content, Erased
+from engine.domain.encoding import Archived, Content, Erased
 from engine.domain.lane import Lane
 from engine.domain.lane_entry import entry_of
 from engine.domain.project import Project
@@ -40,7 +40,7 @@ def _position_of_visit(visit: Change) -> int:
     return int(visit[1][-1])
 
 
-_COPIES = frozenset({e.MessageRewritten, c.MessageExtended})
+_COPIES = frozenset({e.MessageRewritten, c.MessageExtended, Archived})
 _TURN = frozenset({e.TurnBegun, e.TurnRenewed, e.TurnEnded, e.TurnInterrupted})
 TURNS = frozenset({e.TurnBegun.TOPIC, e.TurnRenewed.TOPIC, e.TurnEnded.TOPIC, e.TurnInterrupted.TOPIC})
 """Topics of events that say nothing of a session but that it has a turn."""

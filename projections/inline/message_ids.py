@@ -1,10 +1,10 @@
 """The platforms' message ids: what makes an append idempotent (G47), once per conversation and not once per segment."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from engine.domain import events as e
-from engine.domain.encoding import Content, Erased
+from engine.domain.encoding import Archived, Content, Erased
 from engine.domain.session import Session
 from engine.log.protocol import Queries
 from projections.inline.changes import Change
@@ -83,10 +83,10 @@ def changes_of(session: Session, event: Content, position: int) -> Sequence[Chan
     that is sent again must not vanish (G47a). Compression keeps them all.
     """
     own, conversation = session.session_id, _conversation(session)
-    if isinstance(event, e.MessageAppended):
+    if isinstance(event, e.MessageAppended) or _was(event, e.MessageAppended):
         message_id = event.message_id
         return [] if message_id is None else [(_NEW, (conversation, storable(message_id), own, position))]
-    if isinstance(event, e.MessageRewritten):
+    if isinstance(event, e.MessageRewritten) or _was(event, e.MessageRewritten):
         return _copied(conversation, own, position, [event.message_id])
     if isinstance(event, e.TranscriptRewritten):
         freed = [] if event.cause == "compress" else [(_FREED, (conversation, own))]
@@ -95,6 +95,11 @@ def changes_of(session: Session, event: Content, position: int) -> Sequence[Chan
     if isinstance(event, Erased) and event.topic == e.TranscriptRewritten.TOPIC:  # what it replaced is still gone
         return [(_FREED, (conversation, own))]
     return []
+
+
+def _was(event: Content, kind: type[e.MessageAppended] | type[e.MessageRewritten]) -> TypeGuard[Archived]:
+    """Return True for a message of some kind that is in an archive: its ids stayed."""
+    return isinstance(event, Archived) and event.topic == kind.TOPIC
 
 
 def _copied(conversation: str, session_id: str, position: int, message_ids: Sequence[object]) -> Sequence[Change]:

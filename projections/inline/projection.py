@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from engine.domain.encoding import Unreadable
-from engine.domain.events import ContentErased
+from engine.domain.events import PAYLOADS_CHANGED, ContentErased
 from engine.domain.streams import LOG
 from engine.log.envelope import Envelope
 from engine.log.errors import (
@@ -45,7 +45,7 @@ BESIDE = (
     generation  INTEGER NOT NULL,  -- how often they were replaced
     position    INTEGER NOT NULL,  -- how far they are
     began_at    INTEGER NOT NULL,  -- the end of the log when they were begun
-    erased_at   INTEGER NOT NULL   -- the position of the last erasure they know of
+    erased_at   INTEGER NOT NULL   -- of the last event they know of by which payloads were erased, archived or restored
 )""",
     *quarantine.TABLES,
 )
@@ -238,6 +238,8 @@ def _fold_into_tables(transaction: StateTables, events: Sequence[Envelope], bega
                 fold_again(transaction, content.positions, each.position, apply_usable)
             transaction.execute("UPDATE projections SET erased_at = ? WHERE name = ?", (each.position, NAME))
             fold = Fold(transaction)
+        elif isinstance(content, PAYLOADS_CHANGED):  # the tables say the same; what was read of the messages does not
+            transaction.execute("UPDATE projections SET erased_at = ? WHERE name = ?", (each.position, NAME))
         elif each.stream != LOG:
             fold.replay(each.stream, content, each.time, each.version, each.position)
     run(transaction, fold.changes())

@@ -32,6 +32,7 @@ TABLES = (
     "CREATE INDEX sessions_by_tip ON sessions (tip_of) WHERE tip_of IS NOT NULL",
     "CREATE INDEX sessions_by_family ON sessions (family_id) WHERE family_id IS NOT NULL",
 )
+_PAGE = 500
 KEYS = {"sessions": "session_id"}
 NAMES = tuple(KEYS)
 
@@ -67,6 +68,14 @@ def find_sessions(reads: Queries, session_ids: Sequence[str]) -> Iterator[Sessio
         part = session_ids[first : first + _TOGETHER]
         for row in ask(reads, "sessions", _THESE, (*part, *[""] * (_TOGETHER - len(part)))):
             yield _states.read(*row)
+
+
+def all_heads(reads: Queries) -> Iterator[Session]:
+    """Yield the heads of all sessions, few in memory at a time; one that cannot be read is logged and left out."""
+    after = ""
+    while found := _states.usable(reads, "WHERE session_id > ? ORDER BY session_id", (after,), _PAGE):
+        yield from found
+        after = found[-1].session_id
 
 
 def find_recoverable(reads: Queries, lanes: Sequence[str], peers: Sequence[str]) -> Session | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.domain.encoding import Unreadable
-from engine.domain.events import ContentErased
+from engine.domain.events import PAYLOADS_CHANGED
 from engine.domain.streams import LOG
 from engine.log.envelope import Envelope
 from engine.log.errors import RefusedError
@@ -144,7 +144,7 @@ class CatchUp:
         reading = self._reading(part, end)
         first = 0
         for index, each in enumerate(events):
-            if isinstance(each.event, ContentErased):
+            if isinstance(each.event, PAYLOADS_CHANGED):
                 self._apply_usable(transaction, view, tables, events[first:index])
                 first = index
                 if not reading.saw_only_tombstones(each, each.event.positions):
@@ -187,7 +187,7 @@ class CatchUp:
     def _fold_again(self, transaction: TableTransaction, view: View, tables: ViewTables, erasure: Envelope) -> None:
         """Fold the streams of erased events again: what was erased is gone from the view too."""
         reader = self._log.reader
-        erased = erasure.event.positions if isinstance(erasure.event, ContentErased) else []
+        erased = erasure.event.positions if isinstance(erasure.event, PAYLOADS_CHANGED) else []
         streams = sorted({each.stream for each in reader.recorded_at(erased)} - {LOG})
         streams = sorted({*streams, *view.related(tables, streams)})
         view.forget(tables, streams)

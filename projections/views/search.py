@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from engine.domain import chat_events as c, events as e, messages, transcript
-from engine.domain.encoding import Erased
+from engine.domain.encoding import Archived, Erased
 from engine.domain.streams import SESSION
 from engine.log.envelope import Envelope
 from engine.log.protocol import Tables, TextIndex
@@ -112,7 +112,7 @@ class Search(View):
                 _inherits(tables, batch.session(session_id, envelope), 0)
             case e.TranscriptRestored():
                 _restore(batch, batch.session(session_id, envelope))
-            case Erased():
+            case Erased() | Archived():
                 self._on_erased(batch, batch.session(session_id, envelope), envelope, event.topic)
 
     def _on_erased(self, batch: "_Batch", session: int, envelope: Envelope, topic: str) -> None:

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from engine.domain import events as e, times
+from engine.domain.encoding import Archived
 from engine.domain.streams import SESSION
 from engine.domain.times import moment
 from engine.log.envelope import Envelope
@@ -88,7 +89,8 @@ class Usage(View):
         added: dict[tuple[str, ...], list[float]] = {}
         for each in events:
             event = each.event
-            counted = _COUNTED.get(type(event))
+            archived = isinstance(event, Archived) and event.topic == e.MessageAppended.TOPIC
+            counted = _COUNTED.get(e.MessageAppended if archived else type(event))
             if counted is None and not isinstance(event, e.UsageRecorded | e.SessionClaimed):
                 continue
             session_id = each.stream.removeprefix(SESSION)

@@ -14,7 +14,7 @@ import pytest
 
 from engine import NEXT_VERSION, Envelope, EventLog, Platform, SessionReader, SessionSource, SessionStore, StorageError
 from engine.domain.events import MessageAppended
-from engine.log.errors import CorruptLogError
+from engine.log.errors import CorruptLogError, DiskFullError
 from engine.log.sqlite import backup
 from tests.faults.disk import SEED
 
@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_no_half_a_backup(store, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match="No space left"):
+    with pytest.raises(DiskFullError, match="No space left"):
         store.backup(tmp_path / "copy.db")
     monkeypatch.undo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sessions"]

@@ -172,6 +172,9 @@ async def ask(store: AsyncSessionStore) -> None:
     await store.verify_views()
     await store.rebuild_views()
     await store.backup(store.store.sessions_dir / "copy.db")
+    archive = store.store.sessions_dir / "archive"
+    assert (await store.archive(timedelta(0), archive)).messages
+    assert (await store.restore(archive)).messages
     with pytest.raises(ForeignFileError):
         await store.import_from("/nowhere")
 

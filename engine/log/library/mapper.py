@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from eventsourcing.persistence import Mapper, Notification, StoredEvent
 
-from engine.domain.encoding import TOMBSTONE_START, decode, encode
+from engine.domain.encoding import ARCHIVED_START, TOMBSTONE_START, decode, encode
 from engine.log.chain import digest
 from engine.log.envelope import Envelope
 from engine.log.errors import InvalidEventError
@@ -79,8 +79,10 @@ def stored_row(stored: StoredEvent, limit: int) -> Row:
     check_text("topic", topic)
     if len(state) + len(stream) > limit:
         raise too_large(topic, stream, len(state) + len(stream), limit)
-    if state.startswith(TOMBSTONE_START):
-        raise InvalidEventError(f"the payload of a {topic} event on {stream!r} looks like that of an erased one")
+    if state.startswith((TOMBSTONE_START, ARCHIVED_START)):
+        raise InvalidEventError(
+            f"the payload of a {topic} event on {stream!r} looks like that of an erased or archived one"
+        )
     if stored.originator_version < 0 and not isinstance(stored, EnvelopedEvent):
         raise InvalidEventError(f"{stored.originator_version} is not a version of stream {stream!r}")
     content: str | bytes = state

@@ -238,6 +238,10 @@ class Database:
         if flags & apsw.SQLITE_OPEN_READWRITE:
             # Always, not only while erasing: else a page that is split keeps bytes nobody can erase later.
             connection.pragma("secure_delete", True)
+            harmless = apsw.SQLITE_INNOCUOUS  # a trigger uses it
+            connection.create_scalar_function(
+                "payload_digest", schema.payload_digest, 1, deterministic=True, flags=harmless
+            )
         return connection
 
     def _use_wal(self, connection: apsw.Connection) -> None:

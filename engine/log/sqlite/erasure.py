@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from json import dumps
 from typing import NamedTuple
 
-from engine.domain.encoding import tombstone, tombstone_digest
-from engine.domain.events import ContentErased
+from engine.domain.encoding import archived_digest, tombstone, tombstone_digest
+from engine.domain.events import PAYLOADS_CHANGED, ContentErased
 from engine.log import chain
 from engine.log.envelope import LOG_STREAM, NEXT_VERSION, Envelope
 from engine.log.errors import InvalidEventError
@@ -14,6 +14,7 @@ from engine.log.protocol import Queries, Transaction
 _EVENTS, _BYTES = 500, 8 * 1024 * 1024
 """So much is erased at a time: some 20 ms under the write lock, and what is overwritten fits into the WAL."""
 _TOGETHER = 10_000
+_RECORDS = {kind.TOPIC for kind in PAYLOADS_CHANGED}
 
 
 class Wish(NamedTuple):
@@ -39,8 +40,8 @@ def checked_positions(reads: Queries, positions: Sequence[int], reason: str) -> 
         for position in part:
             if position not in found:
                 raise InvalidEventError(f"there is no event at position {position} to erase")
-            if found[position] == ContentErased.TOPIC:
-                raise InvalidEventError(f"position {position} records an erasure and cannot be erased")
+            if found[position] in _RECORDS:
+                raise InvalidEventError(f"position {position} records an erasure or an archive and cannot be erased")
     return wanted
 
 
@@ -77,6 +78,6 @@ def _erase_one(transaction: Transaction, position: int) -> int | None:
     raw = state.encode() if isinstance(state, str) else state
     if tombstone_digest(raw) is not None:
         return None
-    mark = tombstone(chain.digest(raw).hex(), transaction.now)
-    transaction.execute("UPDATE events SET state = ? WHERE position = ?", (mark, position))
+    stood_there = archived_digest(raw) or chain.digest(raw)
+    transaction.replace_payload(position, tombstone(stood_there.hex(), transaction.now))
     return len(raw)

@@ -79,6 +79,11 @@ class SQLiteQueries(ABC):
         """Return the events at these positions, by position."""
         return self._envelopes("position IN (SELECT value FROM json_each(?))", (dumps(list(positions)),))
 
+    def stored_at(self, positions: Sequence[int]) -> list[tuple[Any, ...]]:
+        """Return the rows at these positions, by position, not decoded."""
+        sql = f"SELECT {COLUMNS} FROM events WHERE position IN (SELECT value FROM json_each(?)) ORDER BY position"
+        return self.with_names(self.query(sql, (dumps(list(positions)),)))
+
     def positions_of(self, streams: Sequence[str], upto: int) -> list[int]:
         """Return the sorted positions, up to one, of all events of these streams."""
         rows = self.query(

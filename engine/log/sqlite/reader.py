@@ -131,6 +131,13 @@ class SQLiteReader(SQLiteQueries):
         position, hash_ = found[0] if found else (0, genesis(self.value("SELECT value FROM meta WHERE key = 'log_id'")))
         return f"{position}:{hash_.hex()}"
 
+    def log_id(self) -> bytes:
+        """Return the log's own id, from which its first hash is made."""
+        found = self.value("SELECT value FROM meta WHERE key = 'log_id'")
+        if not isinstance(found, bytes):
+            raise CorruptLogError("the log's own id is missing; verify() the log")
+        return found
+
     def end(self) -> int:
         """Return the last position; if the page that holds it is damaged, one beyond any."""
         try:

@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import apsw
 
+from engine.log.chain import digest
 from engine.log.errors import NewerSchemaError, NotALogError
 
 APPLICATION_ID = 0x53455346
@@ -106,8 +108,45 @@ def _create(connection: apsw.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('log_id', ?)", (os.urandom(16),))
 
 
-MIGRATIONS: list[Callable[[apsw.Connection], None]] = [_create]
+_ARCHIVED = f'{{"$archived":"{"[0-9a-f]" * 64}","at":[-0-9]*}}'
+
+_VERSION_2 = f"""
+-- A payload may give way to its tombstone, that of a message to the marker of an archive, and a marker to the very
+-- payload it stands for. `payload_digest` is a function of the connections that write.
+CREATE TRIGGER events_are_immutable BEFORE UPDATE ON events
+WHEN NEW.position IS NOT OLD.position OR NEW.stream IS NOT OLD.stream OR NEW.version IS NOT OLD.version
+  OR NEW.topic IS NOT OLD.topic OR NEW.time IS NOT OLD.time OR NEW.actor IS NOT OLD.actor
+  OR NEW.command IS NOT OLD.command OR NEW.reason IS NOT OLD.reason OR NEW.event_id IS NOT OLD.event_id
+  OR NEW.metadata IS NOT OLD.metadata OR NEW.hash IS NOT OLD.hash
+  OR typeof(NEW.state) <> 'text'
+  OR NOT CASE
+    WHEN OLD.state GLOB '{_TOMBSTONE}' THEN 0
+    WHEN NEW.state GLOB '{_TOMBSTONE}' THEN length(NEW.state) <= 103
+      AND (OLD.state NOT GLOB '{_ARCHIVED}' OR substr(NEW.state, 13, 64) = substr(OLD.state, 15, 64))
+    WHEN OLD.state GLOB '{_ARCHIVED}' THEN payload_digest(NEW.state) = substr(OLD.state, 15, 64)
+    ELSE NEW.state GLOB '{_ARCHIVED}' AND OLD.topic IN ('message.appended', 'message.rewritten')
+      AND substr(NEW.state, 15, 64) = payload_digest(OLD.state)
+      AND NEW.state -> '$.message_id' IS OLD.state -> '$.message_id'
+      AND NEW.state -> '$.copy_of' IS OLD.state -> '$.copy_of'
+      AND length(NEW.state) <= 160 + coalesce(length(OLD.state -> '$.message_id'), 0)
+  END
+BEGIN SELECT RAISE(ABORT, 'events are immutable; only erasure and archives change a payload'); END;
+"""
+
+
+def _allow_archives(connection: apsw.Connection) -> None:
+    connection.execute("DROP TRIGGER events_are_immutable")
+    connection.execute(_VERSION_2)
+
+
+MIGRATIONS: list[Callable[[apsw.Connection], None]] = [_create, _allow_archives]
 """Entry n takes a file from schema version n to n + 1; a new file starts at 0."""
+
+
+def payload_digest(*payloads: Any) -> str:
+    """Return the digest of a payload, for the trigger that guards it."""
+    (payload,) = payloads
+    return digest(payload.encode() if isinstance(payload, str) else payload).hex()
 
 
 def table_definition(statement: str) -> str:

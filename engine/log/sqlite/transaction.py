@@ -188,6 +188,10 @@ class SQLiteTransaction(SQLiteQueries):
         for statement in statements:
             self.execute(table_definition(statement))
 
+    def replace_payload(self, position: int, state: str) -> None:
+        """Put a tombstone or an archive's marker in the place of a payload, or back what a marker stands for."""
+        self.execute("UPDATE events SET state = ? WHERE position = ?", (state, position))
+
     def version(self, stream: str) -> int | None:
         """Return the stream's last version, or None if it has no events."""
         known = self._names.known(stream, self.query)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from engine.domain.encoding import decode, tombstone_digest
-from engine.domain.events import ContentErased
+from engine.domain.encoding import archived_digest, decode, tombstone_digest
+from engine.domain.events import ContentArchived, ContentErased
 from engine.log.chain import digest, genesis, link
 from engine.log.errors import CorruptLogError, LogError
 from engine.log.protocol import Progress, Verification
@@ -36,6 +36,8 @@ class _Check:
         self.time = 0
         self.tombstones: set[int] = set()
         self.accounted: set[int] = set()
+        self.archived: set[int] = set()
+        self.moved: set[int] = set()
         self.steps: list[int] = []
         self.published = published
 
@@ -54,6 +56,8 @@ class _Check:
         kept = tombstone_digest(raw)
         if kept is not None:
             self.tombstones.add(position)
+        elif (kept := archived_digest(raw)) is not None:
+            self.archived.add(position)
         if link(self.previous, digest(raw) if kept is None else kept, (*header, event_id, metadata)) != recorded:
             raise _BrokenError(position, "the row does not match its hash: it, a name of it or a row before it changed")
         if position in self.published and self.published[position] != {recorded.hex()}:
@@ -62,17 +66,23 @@ class _Check:
             content = decode(ContentErased.TOPIC, state)
             if isinstance(content, ContentErased):
                 self.accounted.update(content.positions)
+        elif topic == ContentArchived.TOPIC:
+            content = decode(ContentArchived.TOPIC, state)
+            if isinstance(content, ContentArchived):
+                self.moved.update(content.positions)
         if time < self.time:
             self.steps.append(position)
         self.position, self.previous, self.time = position, recorded, time
 
     @property
     def unaccounted(self) -> set[int]:
-        return self.tombstones - self.accounted
+        return (self.tombstones - self.accounted) | (self.archived - self.moved)
 
     def end(self, steps: list[int]) -> None:
         if self.unaccounted:
-            raise _BrokenError(min(self.unaccounted), "the payload was erased, but no erasure is recorded for it")
+            first = min(self.unaccounted)
+            fate, record = ("erased", "erasure") if first in self.tombstones else ("archived", "archive")
+            raise _BrokenError(first, f"the payload was {fate}, but no {record} is recorded for it")
         if steps != self.steps:
             wrong = min(set(steps) ^ set(self.steps))
             raise _BrokenError(wrong, "the table of clock steps does not match the times of the events")
@@ -183,6 +193,7 @@ def _result(check: _Check, bad_position: int | None = None, problem: str | None 
         events=check.position,
         head=f"{check.position}:{check.previous.hex()}",
         erased=len(check.tombstones),
+        archived=len(check.archived),
         bad_position=bad_position,
         problem=problem,
     )

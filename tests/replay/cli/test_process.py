@@ -67,9 +67,9 @@ def test_what_is_followed_comes_as_it_is_recorded_until_ctrl_c(own: Path) -> Non
 def test_ctrl_c_in_the_middle_of_a_backup_leaves_nothing(own: Path, tmp_path: Path) -> None:
     """R7: Ctrl-C leaves nothing half done."""
     code = (
-        "import os, signal, engine.log.sqlite.backup as backup; "
-        "there = backup._give_name; "
-        "backup._give_name = lambda *_: os.kill(os.getpid(), signal.SIGINT); "
+        "import os, signal, engine.log.newfile as newfile; "
+        "there = newfile._give_name; "
+        "newfile._give_name = lambda *_: os.kill(os.getpid(), signal.SIGINT); "
         "from replay.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "--store", str(own), "backup", str(tmp_path / "copy.db")]

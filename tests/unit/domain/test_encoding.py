@@ -8,8 +8,17 @@ import apsw
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from engine.domain.encoding import Unreadable, decode, encode, tombstone, tombstone_digest
-from engine.domain.events import MessageAppended
+from engine.domain.encoding import (
+    Archived,
+    Unreadable,
+    archive_marker,
+    archived_digest,
+    decode,
+    encode,
+    tombstone,
+    tombstone_digest,
+)
+from engine.domain.events import MessageAppended, MessageRewritten
 from engine.domain.registry import UPCASTS
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=8)
@@ -187,3 +196,25 @@ def test_a_tombstone_has_one_exact_form():
     ):
         assert tombstone_digest(state) is None
         assert isinstance(decode("message.appended", state), Unreadable)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.none() | any_text.filter(bool), st.integers(0, 2**62))
+def test_the_marker_of_an_archived_message_keeps_its_ids_and_its_digest(message_id, copy_of):
+    """V16: tables that are made again from it say the same."""
+    event = MessageRewritten(message={"content": "words"}, message_id=message_id, copy_of=copy_of)
+    payload, digest = encode(event).decode(), "0f" * 32
+    marker = archive_marker(payload, digest, 17)
+    assert decode(event.TOPIC, marker) == Archived(event.TOPIC, digest, 17, message_id, copy_of)
+    assert archived_digest(marker) == bytes.fromhex(digest)
+    assert tombstone_digest(marker) is None
+    assert "words" not in marker
+    with pytest.raises(ValueError, match="already"):
+        archive_marker(marker, digest, 17)
+
+
+@pytest.mark.parametrize("state", ['{"$archived":"zz","at":1}', '{"$archived":"' + "0f" * 32, "{}", b"\xff"])
+def test_what_only_looks_like_a_marker_is_none(state):
+    """V16."""
+    assert archived_digest(state) is None
+    assert not isinstance(decode("message.appended", state), Archived)

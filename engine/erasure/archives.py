@@ -1,0 +1,56 @@
+"""The archives that an erasure is told of: looked through for a person, and written anew without what was erased."""
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from engine.archiving import check_fits, keep_in_archive, states_at
+from engine.domain.encoding import decode, tombstone_digest
+from engine.domain.events import MessageAppended
+from engine.erasure.content import says_it_is_theirs
+from engine.log.archive import read_archive
+from engine.log.protocol import Log
+
+
+class Archives:
+    """Archives of one log, each checked whole before anything is erased."""
+
+    def __init__(self, log: Log, paths: Sequence[str | os.PathLike[str]]) -> None:
+        self._log = log
+        self._log_id = log.reader.log_id()
+        self._paths = [str(Path(path).absolute()) for path in paths]
+        self.positions: set[int] = set()
+        """What is in them."""
+        for path in self._paths:
+            for block in read_archive(path, self._log_id):
+                states = states_at(log.reader, [position for position, _ in block])
+                for position, payload in block:
+                    check_fits(position, payload, states.get(position), path)
+                self.positions.update(states)
+
+    def said_by(self, user_id: str) -> set[int]:
+        """Return the positions of the messages in them that name a person as their sender."""
+        found: set[int] = set()
+        for path in self._paths:
+            for block in read_archive(path, self._log_id):
+                for position, payload in block:
+                    event = decode(MessageAppended.TOPIC, payload)
+                    if isinstance(event, MessageAppended) and says_it_is_theirs(event.message, user_id):
+                        found.add(position)
+        return found
+
+    def rewrite(self, now: datetime) -> tuple[str, ...]:
+        """Write those anew that have something the log has no more; return which."""
+        rewritten = []
+        for path in self._paths:
+            kept, gone = set[int](), False
+            for block in read_archive(path, self._log_id):
+                states = states_at(self._log.reader, [position for position, _ in block])
+                found = {position for position, state in states.items() if tombstone_digest(state) is None}
+                gone = gone or len(found) < len(block)
+                kept |= found
+            if gone:
+                keep_in_archive(path, self._log_id, now, kept.__contains__)
+                rewritten.append(path)
+        return tuple(rewritten)
