@@ -1,14 +1,17 @@
 """Reading a session as a web client sees it: whole, or without its messages (W1, W4)."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from engine.archived import saying_where
 from engine.chat_session import ChatSession, ChatSummary
 from engine.chat_values import ATTRIBUTES, is_chat_id
 from engine.domain.chat import Chat
 from engine.domain.chat_messages import said
 from engine.domain.chat_rows import UNTITLED, last_message_time
+from engine.domain.errors import ArchivedError
 from engine.domain.session import Session
 from engine.domain.transcript import Row
 from engine.errors import UnknownSessionError
@@ -57,8 +60,10 @@ class ChatReader:
 
     def _whole(self, head: Session, chat: Chat) -> ChatSession:
         rows = self._reader.live_rows(head.session_id)
+        with saying_where(self._reads):
+            messages = said(rows, report)
         return ChatSession(
-            messages=said(rows, report),
+            messages=messages,
             context_messages=context_of(self._reads, chat, head.version),
             tool_calls=tool_calls_of(self._reads, chat, head.version),
             **fields_of(head, chat, rows[-1] if rows else None),
@@ -75,7 +80,9 @@ class ChatReader:
 
 
 def _messages(rows: Iterator[Row]) -> Iterator[object]:
-    return (said([row], report)[0] for row in rows)
+    with suppress(ArchivedError):  # they are listed as before, with what is known of them
+        for row in rows:
+            yield said([row], report)[0]
 
 
 def fields_of(head: Session, chat: Chat, newest: Row | None) -> dict[str, Any]:

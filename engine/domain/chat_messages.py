@@ -7,7 +7,8 @@ import msgspec
 
 from engine.domain import events as e
 from engine.domain.chat_events import ContextReplaced, ToolCallsReplaced
-from engine.domain.encoding import Content, Erased, decode, mark, restore
+from engine.domain.encoding import Archived, Content, Erased, decode, mark, restore
+from engine.domain.errors import ArchivedError
 from engine.domain.messages import undo_point
 from engine.domain.transcript import Report, Row
 
@@ -26,6 +27,8 @@ def _said(row: Row, report: Report) -> dict[str, Any]:
     found = decode(row[1], row[2])
     if isinstance(found, (e.MessageAppended, e.MessageRewritten)):
         return found.message if found.message_id is None else {**found.message, "message_id": found.message_id}
+    if isinstance(found, Archived):
+        raise ArchivedError(row[3])
     if not isinstance(found, Erased):
         report(row[3], getattr(found, "error", "not a message"))
     return dict(LEFT)

@@ -11,7 +11,7 @@ from engine.domain.encoding import decode
 from engine.domain.events import MessageAppended, TranscriptRewound
 from engine.domain.session import Session, evolve
 from engine.domain.streams import session_stream
-from engine.domain.transcript import MESSAGES, Row, Transcript, inheritance, objects_of
+from engine.domain.transcript import MESSAGES, Row, Transcript, inheritance
 from engine.log.protocol import Queries
 from projections.inline.backwards import TooFarError, inherited_from, newest_first
 from projections.inline.quarantine import NAME, quarantined
@@ -42,8 +42,10 @@ def inherited_ids(reads: Queries, session: Session) -> dict[int, set[str]]:
     begins = reads.payloads(session_stream(session.session_id), session.history_from - 1, session.history_from)
     rows = _inherited(reads, _usable(reads, begins))
     found: defaultdict[int, set[str]] = defaultdict(set)
-    for row, message in zip(rows, objects_of(rows, report), strict=True):
-        found[row[3]] |= set() if message is None or "message_id" not in message else {message["message_id"]}
+    for row in rows:
+        content = decode(row[1], row[2])
+        known = getattr(content, "message_id", None) or getattr(content, "message", {}).get("message_id")
+        found[row[3]] |= set() if known is None else {known}
     return found
 
 
