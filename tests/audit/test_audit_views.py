@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -132,3 +133,13 @@ def test_the_sqlite_shell_of_another_program_reads_them(folder):
     command = [sys.executable, "-I", "-S", "-c", f"import sqlite3, sys; print({asking})", str(folder / "sessions.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[(3,)]\n"
+
+
+def test_the_page_answers_ten_questions_of_an_auditor_in_sql_with_their_output():
+    """V13: `tests/docs/test_pages.py` runs them and compares."""
+    page = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
+    questions = [part for part in page.split("\n## ")[1:] if part.partition("\n")[0].endswith("?")]
+    assert len(questions) >= 10
+    for each in questions:
+        assert "audit_" in each
+        assert each.count("```text") >= 1, each

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine import AsyncSessionStore, Platform, SessionStore, acting
+from engine import AsyncSessionStore, Platform, SessionReader, SessionStore, acting, following
 from engine.domain import events as e
 from engine.log import EventLog
 from engine.log.envelope import NEXT_VERSION, Envelope
@@ -331,3 +331,36 @@ def test_no_byte_is_left_whatever_pages_they_were_on(open_store, clock, seed):
     assert found_in_files(store, ["otherword"])
     assert store.verify().ok
     assert not any("SECRETWORD" in repr(event) for event in since(store, 0))
+
+
+@pytest.mark.parametrize(
+    "given", [{"user_id": "nobody"}, {"session_id": "nothing"}, {"lane": "agent:main:signal:dm:0"}]
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_somebody_unknown_is_a_report_of_nothing(store, clock, given, dry_run):
+    """V15: not an error, since a request may come twice, and nothing is recorded."""
+    everywhere(store, clock)
+    store.runner.touches.flush()
+    end = store.log.last_position
+    report = store.erase(**given, **ASKED, dry_run=dry_run)
+    assert (report.events, report.sessions, report.left) == (0, (), ())
+    assert store.log.last_position == end
+
+
+def test_every_store_reader_and_follower_has_let_go(store, open_store, clock, monkeypatch):
+    """V15, V14: whoever had the words in memory does not give them any more."""
+    ids = everywhere(store, clock)
+    other = open_store()
+    readers = [store, other, SessionReader.open(store.sessions_dir)]
+    follower = store.follow(timeout=0)
+    assert next(follower).position == 1
+    for each in readers:
+        assert texts(each, ids["private"]) == ["private words"]
+    store.erase(user_id=ADA["user_id"], **ASKED)
+    monkeypatch.setattr(following, "_STALE_SECONDS", -1.0)
+    for each in readers:
+        assert texts(each, ids["private"]) == []
+        assert "Ada" not in repr(each.list_sessions())
+    told = repr([change.event for change in follower])
+    assert all(word not in told for word in [*HERS, ADA["user_id"]] if word != "dm:4711")
+    readers[2].close()

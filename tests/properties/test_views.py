@@ -34,6 +34,7 @@ commands = st.one_of(
     st.tuples(st.just("spend"), number, st.sampled_from([None, 0.1, 0.2, 0.7])),
     st.tuples(st.sampled_from(["begin", "finish", "recover", "clock"]), number, number),
     st.tuples(st.sampled_from(["erase", "erase", "erase_session"]), number, st.integers(1, 60)),
+    st.tuples(st.sampled_from(["archive", "put_back"]), number, number),
     st.tuples(st.sampled_from(["follow"] * 4 + ["rebuild"]), st.integers(0, RUNNERS - 1), st.integers(1, 6)),
 )
 
@@ -43,6 +44,8 @@ class History:
 
     def __init__(self, folder):
         self.now = EPOCH
+        self.folder = folder
+        self.archives = []
         self.store = SessionStore(folder, clock=lambda: self.now.astimezone(ZONE), synchronous="OFF", views=False)
         self.tokens = []
         self.tables = [SQLiteTables(folder / "views.db") for _ in range(RUNNERS)]
@@ -131,6 +134,14 @@ class History:
         positions = [each.position for each in self.store.log.stream(f"session:{self.session(n)}")]
         self.store.log.erase(positions, actor="operator", reason="asked to")
 
+    def archive(self, n, _):
+        to = self.folder / f"{len(self.archives)}.archive"
+        if self.store.archive(self.now + timedelta(n), to).archive:
+            self.archives.append(to)
+
+    def put_back(self, n, _):
+        self.store.restore(self.archives[n % len(self.archives)])
+
     def follow(self, runner, steps):
         for _ in range(steps):
             self.runners[runner].step()
@@ -162,8 +173,9 @@ def small_batches(monkeypatch):
 @settings(max_examples=40 * SOAK, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(told=st.lists(commands, min_size=5, max_size=80))
 def test_every_view_is_the_fold_of_the_log_whatever_was_commanded(small_batches, told):
-    """V3, V6, V7: three runners take turns, rebuilds come in between, and payloads are erased before and after."""
+    """V3, V6, V7, V16: three runners take turns, rebuilds come in between; payloads are erased, archived, restored."""
     with memory_folder() as folder, contextlib.closing(History(folder)) as history:
         for command in told:
             history.tell(*command)
         assert history.difference() is None
+        assert history.store.verify().ok
