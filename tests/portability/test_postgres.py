@@ -5,6 +5,7 @@ with the same bindings and must give the same rows. A statement that the scenari
 """
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -104,6 +105,9 @@ def live_on(store: SessionStore, clock: Clock) -> None:
     chat_on(store)
     clock.advance(days=200)
     store.prune_old_entries(30)
+    archive = store.sessions_dir / "archive"
+    store.archive(timedelta(days=1), archive)
+    store.restore(archive)
 
 
 def chat_on(store: SessionStore) -> None:
