@@ -1,4 +1,4 @@
-"""Where archived payloads are, as the log says."""
+"""The archives that payloads were moved into, as the log says."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
