@@ -75,6 +75,7 @@ from engine.log.errors import (
     StorageError as StorageError,
     TrackingConflictError as TrackingConflictError,
     UnsafeFileError as UnsafeFileError,
+    UnsafeQueryError as UnsafeQueryError,
 )
 from engine.log.sqlite.eventlog import EventLog as EventLog
 from engine.model_override import sanitize_model_override as sanitize_model_override

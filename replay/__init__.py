@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from replay.asking import First as First, sql as sql, when as when
+    from replay.differences import Change as Change, diff as diff
     from replay.errors import (
         AmbiguousSubjectError as AmbiguousSubjectError,
         BadExportError as BadExportError,
@@ -49,9 +51,13 @@ if TYPE_CHECKING:
     from replay.reasons import Decision as Decision, Why as Why, why as why
     from replay.selecting import EventRecord as EventRecord, Selection as Selection, select_events as select_events
     from replay.statistics import Statistics as Statistics, statistics as statistics
+    from replay.steps import Step as Step, step as step
     from replay.subjects import Subject as Subject, subject_of as subject_of
 
 _PLACES = {
+    "asking": ("First", "sql", "when"),
+    "differences": ("Change", "diff"),
+    "steps": ("Step", "step"),
     "errors": (
         "AmbiguousSubjectError",
         "BadExportError",

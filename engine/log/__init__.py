@@ -24,6 +24,7 @@ from engine.log.errors import (
     StorageError,
     TrackingConflictError,
     UnsafeFileError,
+    UnsafeQueryError,
 )
 from engine.log.protocol import Health, InlineProjection, Log, Reader, Transaction, Verification, Watch
 from engine.log.sqlite.eventlog import EventLog
@@ -60,6 +61,7 @@ __all__ = [
     "TrackingConflictError",
     "Transaction",
     "UnsafeFileError",
+    "UnsafeQueryError",
     "Verification",
     "Watch",
 ]

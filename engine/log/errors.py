@@ -234,6 +234,15 @@ class ArchiveError(LogError, DataError):
     code = "archive"
 
 
+class UnsafeQueryError(LogError, ProgrammingError):
+    """A query was not run, or stopped: it writes, is none, or took too long or too much memory; nothing was changed.
+
+    Correct it as the message says, ask for less, or give it wider bounds.
+    """
+
+    code = "unsafe_query"
+
+
 class UnsafeFileError(LogError, OperationalError):
     """Another user owns a file of the log, or may put another one in its place.
 

@@ -74,6 +74,28 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong there."""
 
 
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of a query of somebody we do not know."""
+
+    seconds: float = 10.0
+    """How long it may run."""
+    rows: int = 10_000
+    """How many rows it gives; more are left out."""
+    size: int = 256 * 1024 * 1024
+    """How many bytes of memory it may take."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a query."""
+
+    columns: tuple[str, ...]
+    """The names of the columns; none if there is no row."""
+    rows: list[tuple[Any, ...]]
+    """The rows."""
+    truncated: bool
+    """True if there were more."""
+
+
 class Queries(Protocol):
     """Reads that work the same inside a transaction, on the reader and on a watch."""
 
@@ -186,6 +208,12 @@ class Scratch(StateTables, Protocol):
 
     reads: Queries
 
+    def ask(self, sql: str, bounds: Bounds) -> Answer:
+        """Return what a query gives that anybody may have written; raise UnsafeQueryError for one that must not run."""
+
+    def tables_of(self, sql: str, bounds: Bounds) -> set[str]:
+        """Return the tables and views that such a query reads."""
+
     def definition_problem(self, reads: Queries) -> str | None:
         """Return what of the tables and indexes in memory a log does not have, or has otherwise."""
 
@@ -216,6 +244,12 @@ class Overlay(StateTables, Protocol):
 
     def own_query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query on the log's own tables, of the same moment."""
+
+    def cover_events(self, upto: int) -> None:
+        """Let the log itself, and the views over it, end at a position for who reads through these tables."""
+
+    def ask(self, sql: str, bounds: Bounds) -> Answer:
+        """Return what a query gives that anybody may have written; raise UnsafeQueryError for one that must not run."""
 
     def close(self) -> None:
         """Forget the tables."""
@@ -362,6 +396,9 @@ class Log(Protocol):
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run read-only SQL on the projections' own tables."""
+
+    def ask(self, sql: str, bounds: Bounds) -> Answer:
+        """Return what a query gives that anybody may have written; raise UnsafeQueryError for one that must not run."""
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Return reads of the log as it is now, whatever is committed meanwhile; keep it open for a short time."""

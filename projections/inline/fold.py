@@ -58,9 +58,9 @@ class Fold:
         self._turns: dict[str, TurnState | None] = {}
         self._chats: dict[str, tuple[Chat, Chat]] = {}
         self._projects: dict[str, Project | None] = {}
-        self._changed_lanes: dict[str, None] = {}
+        self.changed_lanes: dict[str, None] = {}
         self._changed_turns: dict[str, None] = {}
-        self._changed_projects: dict[str, Project] = {}
+        self.changed_projects: dict[str, Project] = {}
         self.changed_heads: dict[str, Session] = {}
         self._visits: list[Change] = []
         self._ids: list[Change] = []
@@ -154,7 +154,7 @@ class Fold:
     def on_project(self, project: Project, event: Content, time: int, version: int) -> Project:
         """Let an event happen to a project; return it after it."""
         after = projects.evolve(project, event, time, version)
-        self._projects[project.project_id] = self._changed_projects[project.project_id] = after
+        self._projects[project.project_id] = self.changed_projects[project.project_id] = after
         return after
 
     def session_to_be(self, session_id: str) -> Session:
@@ -167,7 +167,7 @@ class Fold:
         before = self._lanes.get(lane.lane_id, (None, lane))[0]
         self._lanes[lane.lane_id] = before, after
         self._lane_ids[after.key] = None if after.session_id is None else lane.lane_id
-        self._changed_lanes[lane.lane_id] = None
+        self.changed_lanes[lane.lane_id] = None
         if after.key and after.session_id is not None and after.session_id != lane.session_id:
             self._visits.append(lane_tables.visit_of(after, position))
         return after
@@ -177,7 +177,7 @@ class Fold:
         before = self._lanes.get(lane.lane_id, (None, lane))[0]
         after = lanes.spend(lane, events, times, version)
         self._lanes[lane.lane_id] = before, after
-        self._changed_lanes[lane.lane_id] = None
+        self.changed_lanes[lane.lane_id] = None
         return after
 
     def replay(self, stream: str, event: Content, time: int, version: int, position: int) -> None:
@@ -206,7 +206,7 @@ class Fold:
         changes = []
         for session_id, head in self.changed_heads.items():
             changes.append(session_tables.change_of(self._sessions[session_id][0], head))
-        for lane_id in self._changed_lanes:
+        for lane_id in self.changed_lanes:
             change = lane_tables.change_of(*self._lanes[lane_id])
             if change is not None:
                 changes.append(change)
@@ -215,5 +215,5 @@ class Fold:
         for before, chat in self._chats.values():
             if chat is not before:
                 changes += chat_tables.changes_of(before, chat)
-        changes += [project_tables.change_of(each) for each in self._changed_projects.values()]
+        changes += [project_tables.change_of(each) for each in self.changed_projects.values()]
         return changes + sorted(self._visits, key=_position_of_visit)

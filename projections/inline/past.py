@@ -15,7 +15,7 @@ from engine.domain.streams import LANE, LOG, PROJECT, SESSION, lane_stream, sess
 from engine.domain.transcript import MESSAGES
 from engine.log.envelope import Envelope
 from engine.log.errors import SAYS_NOTHING, CorruptLogError, LogError
-from engine.log.protocol import Log, Payload, Queries
+from engine.log.protocol import Answer, Bounds, Log, Payload, Queries
 from projections.inline import erasing, lanes, message_ids, projection, sessions
 from projections.inline.changes import run
 from projections.inline.fingerprint import fingerprint
@@ -24,8 +24,7 @@ from projections.inline.quarantine import NAME, quarantined
 from projections.inline.shadow import STATE
 from projections.inline.streams_at import fold_streams
 
-_BEYOND = 1 << 62
-_OF_STREAMS = {
+OF_STREAMS = {
     "lanes": (LANE, "lane_id"),
     "lane_sessions": (LANE, "lane_id"),
     "sessions": (SESSION, "session_id"),
@@ -44,6 +43,17 @@ _PER_STREAM, _PER_EVENT = 25, 2
 def tables_at(log: Log, position: int, *, from_start: bool | None = None) -> "Past | Refolded":
     """Return the state tables as they were at a position, the cheaper of two ways unless one is asked for."""
     return Past(log, position, from_start) if usable_at(log, position) else Refolded(log, position)
+
+
+def quarantined_at(log: Log, position: int) -> dict[int, str]:
+    """Return the events up to a position that could not be used, with their errors."""
+    if usable_at(log, position):
+        return dict(quarantined(log.reader))
+    tables = Refolded(log, position)
+    try:
+        return dict(quarantined(tables))
+    finally:
+        tables.close()
 
 
 def usable_at(log: Log, position: int) -> bool:
@@ -110,7 +120,7 @@ class Refolded(_Events):
     def _fold(self) -> None:
         self._log_version = self._log.version(LOG)
         self._tables = self._log.scratch()
-        projection.make(self._tables, began_at=_BEYOND)
+        projection.make(self._tables, began_at=projection.BEYOND)
         projection.replay(self._tables, self.position)
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -137,6 +147,7 @@ class Past(_Events):
         self._rewritten: dict[str, set[str]] = {}
         self._seen = self._ids_seen = position
         self._from_start = from_start
+        self._asked = False
         try:
             with self._tables.one_state():
                 self._begin()
@@ -151,6 +162,16 @@ class Past(_Events):
             if "message_ids" in sql:
                 self._follow_rewrites()
             return self._tables.query(sql, bindings)
+
+    def ask(self, sql: str, bounds: Bounds) -> Answer:
+        """Return what a query on the tables, the log and its views gives that anybody may have written."""
+        with self._tables.one_state():
+            self._follow()
+            self._follow_rewrites()
+            if not self._asked:
+                self._tables.cover_events(self.position)
+                self._asked = True
+            return self._tables.ask(sql, bounds)
 
     def close(self) -> None:
         """Forget the tables."""
@@ -167,8 +188,8 @@ class Past(_Events):
             if not statement.startswith("CREATE TABLE"):
                 continue
             table = statement.removeprefix("CREATE TABLE ").removeprefix("IF NOT EXISTS ").split()[0]
-            if table in _OF_STREAMS:
-                self._tables.cover(statement, hidden_by=_OF_STREAMS[table][1])
+            if table in OF_STREAMS:
+                self._tables.cover(statement, hidden_by=OF_STREAMS[table][1])
             elif table in _OF_POSITIONS:
                 self._tables.cover(statement, hidden_by=_OF_POSITIONS[table], upto=self.position)
             else:
@@ -197,7 +218,7 @@ class Past(_Events):
 
     def _hide(self, streams: dict[str, int]) -> None:
         """Hide what the tables say of streams now."""
-        for table, (kind, _) in _OF_STREAMS.items():
+        for table, (kind, _) in OF_STREAMS.items():
             self._tables.hide(table, [each.removeprefix(kind) for each in streams if each.startswith(kind)])
         self._versions.update(streams)
 
@@ -253,7 +274,7 @@ class Past(_Events):
         }
         if keys:
             others = self._reads.streams_begun_with(LANE, "key", sorted(keys))
-            self._show({each: _BEYOND for each in others if each not in self._versions})
+            self._show({each: projection.BEYOND for each in others if each not in self._versions})
 
     def _bring_back_ids(self, stream: str) -> None:
         """Fold the platform ids of a conversation again: a rewrite frees those of the messages it leaves out."""
@@ -263,7 +284,7 @@ class Past(_Events):
         conversation = heads[0].conversation_id if heads else session_id
         scratch = self._log.scratch()
         try:
-            projection.make(scratch, began_at=_BEYOND)
+            projection.make(scratch, began_at=projection.BEYOND)
             erasing.apply_all(
                 scratch, self._reads.positions_of(sorted(streams), self.position), projection.apply_usable
             )

@@ -35,6 +35,8 @@ from projections.inline.states import ask, number, text, unusable
 
 logger = logging.getLogger("engine.projections")
 
+BEYOND = 1 << 62
+"""As the end of a log when tables are begun: what is erased in it was erased before."""
 _BATCH = 500
 _PER_TRANSACTION = 5_000
 BESIDE = (

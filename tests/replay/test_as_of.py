@@ -1,6 +1,6 @@
 """The past of a store, exactly (R9)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,71 +9,14 @@ import pytest
 
 from engine import (
     ClosedLogError,
-    Envelope,
-    GatewayConfig,
-    SessionCatalog,
     SessionReader,
-    SessionResetPolicy,
     SessionStore,
 )
-from engine.domain.events import LaneSuspended, MessageAppended
 from engine.log import EventLog
 from projections.inline.past import Past, Refolded, tables_at
 from replay import BadMomentError, UnknownSubjectError, UnsupportedStoreError, as_of, lane_at, session_at, transcript_at
 from tests.gateway.support import FakeClock, said, say, source
-from tests.histories.histories import Clock, live_through
 from tests.replay.tables import contents, folded
-
-
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionStore]:
-    """A store that has lived through everything once, and erased some of it."""
-    clock = Clock()
-    config = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=30))
-    folder = tmp_path_factory.mktemp("lived")
-    with SessionStore(folder, config, clock=clock, synchronous="OFF", views=False) as store:
-        live_through(store, clock)
-        with EventLog(store.log.path, synchronous="OFF") as other:
-            other.append(
-                [
-                    Envelope("lane:nobody", 1, LaneSuspended(session_id="nowhere")),
-                    *(
-                        Envelope("session:nowhere", n, MessageAppended(message={"role": "user"}, message_id="1"))
-                        for n in (1, 2, 3)
-                    ),
-                ]
-            )
-        clock.advance(days=200)
-        store.prune_old_entries(30)
-        for chat in ("4711", "back"):
-            entry = store.get_or_create_session(source(chat))
-            store.append_to_transcript(entry.session_id, {"role": "user", "content": "again", "message_id": "tg-1"})
-        key = entry.session_key
-        store.erase(lane=key, reason="asked to")
-        live_as_chats(SessionCatalog(store))
-        yield store
-
-
-def live_as_chats(catalog: SessionCatalog) -> None:
-    """Do what web clients do."""
-    talk = [{"role": role, "content": role} for role in ("user", "assistant", "user", "assistant")]
-    chat = catalog.new_session(model="large", profile="ada").session_id
-    project = catalog.create_project("Website")["project_id"]
-    catalog.rename_project(project, "Web")
-    catalog.move_to_project(chat, project)
-    catalog.save_messages(chat, talk, [{"role": "system", "content": "be kind"}, *talk], [{"name": "read"}])
-    catalog.save_messages(chat, [*talk[:1], {**talk[1], "liked": True}, *talk[2:]])
-    catalog.record_usage(chat, input_tokens=7, output_tokens=2)
-    copy = catalog.duplicate_session(chat).session_id
-    catalog.branch_session(chat, at=2)
-    catalog.undo(chat)
-    catalog.compress_session(chat, [{"role": "user", "content": "so far"}])
-    catalog.rotate_session(chat, "another_id")
-    catalog.save_messages("another_id", [*catalog.get_session("another_id").messages, talk[0]])
-    catalog.truncate_session(copy, 1)
-    catalog.clear_session(copy)
-    catalog.delete_project(project)
-    catalog.delete_session(copy)
 
 
 def test_every_moment_is_what_a_fold_up_to_it_makes(lived: SessionStore) -> None:

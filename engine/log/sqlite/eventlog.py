@@ -22,6 +22,8 @@ from engine.log.errors import (
     StorageError,
 )
 from engine.log.protocol import (
+    Answer,
+    Bounds,
     Command,
     Dialect,
     Health,
@@ -281,6 +283,15 @@ class EventLog:
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run read-only SQL on the projections' own tables."""
         return self.reader.query(sql, bindings)
+
+    def ask(self, sql: str, bounds: Bounds) -> Answer:
+        """Return what a query gives that anybody may have written; raise UnsafeQueryError for one that must not run."""
+        overlay = Overlay(self.reader)
+        try:
+            with overlay.one_state():
+                return overlay.ask(sql, bounds)
+        finally:
+            overlay.close()
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """Return reads of the log as it is now, whatever is committed meanwhile; keep it open for a short time."""

@@ -49,6 +49,13 @@ class Overlay(Scratch):
         super().executemany(f"INSERT INTO {table}_hidden VALUES (?) ON CONFLICT DO NOTHING", rows)
         super().executemany(f"DELETE FROM {table}_over WHERE {self._covered[table]} = ?", rows)
 
+    def cover_events(self, upto: int) -> None:
+        """Let the log itself, and the views over it, end at a position."""
+        self.query(f"CREATE TEMP VIEW events AS SELECT * FROM main.events WHERE position <= {upto}")
+        self.query(f"CREATE TEMP VIEW clock_steps AS SELECT * FROM main.clock_steps WHERE position <= {upto}")
+        for (sql,) in self.query("SELECT sql FROM main.sqlite_schema WHERE type = 'view' ORDER BY rowid"):
+            self.query(str(sql).replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
+
     @contextmanager
     def one_state(self) -> Iterator[None]:
         """Keep other threads out, and let what is read meanwhile be of one moment."""

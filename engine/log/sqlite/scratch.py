@@ -7,9 +7,10 @@ import apsw
 
 from engine.log.envelope import Envelope
 from engine.log.errors import LogError
-from engine.log.protocol import Payload, Queries, StateTables
+from engine.log.protocol import Answer, Bounds, Payload, Queries, StateTables
 from engine.log.sqlite import structure
 from engine.log.sqlite.errors import translate
+from engine.log.sqlite.guard import Guard
 from engine.log.sqlite.schema import table_definition
 
 T = TypeVar("T")
@@ -60,6 +61,16 @@ class Scratch:
     def definition_problem(self, reads: Queries) -> str | None:
         """Return what of the tables and indexes in memory a log does not have, or has otherwise."""
         return structure.difference(structure.definitions(self.query), structure.definitions(reads.query))
+
+    def ask(self, sql: str, bounds: Bounds) -> Answer:
+        """Return what a query gives that anybody may have written; raise UnsafeQueryError for one that must not run."""
+        return Guard(self._connection, bounds, _explained).ask(sql)
+
+    def tables_of(self, sql: str, bounds: Bounds) -> set[str]:
+        """Return the tables and views that such a query reads."""
+        guard = Guard(self._connection, bounds, _explained)
+        guard.ask(f"EXPLAIN {sql}")
+        return guard.tables
 
     # Events
 

@@ -1,0 +1,119 @@
+"""Differences between two moments (R10), step by step (R15)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine import SessionStore
+from projections.inline.past import quarantined_at
+from projections.inline.streams_at import fold_streams
+from replay import BadMomentError, Change, as_of, diff, step
+from replay.differences import lanes_of, projects_of, sessions_of
+from tests.gateway.support import FakeClock, say, source
+
+Everything = dict[tuple[str, str], Any]
+
+
+def state_at(store: SessionStore, position: int) -> Everything:
+    """Everything of the state that a diff speaks of, from a fold of all streams."""
+    log = store.log
+    versions = {each: log.reader.version_at(each, position) for each in log.reader.streams_since(0, position)}
+    there = {stream: version for stream, version in versions.items() if version is not None}
+    fold = fold_streams(log.reader, there, position, quarantined_at(log, position))
+    kinds = {"lane": lanes_of(fold), "session": sessions_of(fold), "project": projects_of(fold)}
+    found: Everything = {(kind, each): dict(state) for kind, states in kinds.items() for each, state in states.items()}
+    with as_of(log, position) as past:
+        said: Counter[str] = Counter()
+        for session_id in kinds["session"]:
+            for row in past.recorded_messages(session_id):
+                said[f"{session_id}@{row.position} {row.message!r}"] += 1
+    found["messages", ""] = said
+    return found
+
+
+def applied(state: Everything, changes: Iterator[Change]) -> Everything:
+    """The state after changes."""
+    after = {key: Counter(value) if key[0] == "messages" else dict(value) for key, value in state.items()}
+    for each in changes:
+        key = each.kind, each.id
+        match each.kind, each.change:
+            case "message", change:
+                message = each.after if change == "added" else each.before
+                after["messages", ""][f"{each.id} {message!r}"] += 1 if change == "added" else -1
+            case _, "added":
+                assert key not in after
+                after[key] = dict(each.after)
+            case _, "gone":
+                assert after.pop(key) == each.before
+            case _, "changed":
+                assert after[key][each.field] == each.before
+                after[key][each.field] = each.after
+    after["messages", ""] = +after["messages", ""]
+    return after
+
+
+def test_a_diff_applied_to_the_first_moment_gives_the_second(lived: SessionStore) -> None:
+    """R10: any two moments, in both directions."""
+    last = lived.log.last_position
+    states = {position: state_at(lived, position) for position in range(0, last + 1, 9)}
+    for a in states:
+        for b in (*list(states)[:: 1 + a % 3], a):
+            assert applied(states[a], diff(lived.log, a, b)) == states[b], (a, b)
+
+
+def test_what_changed_is_told_by_field(store: SessionStore, clock: FakeClock) -> None:
+    """R10: lanes and sessions added, gone and changed, messages added and hidden."""
+    first = store.get_or_create_session(source())
+    say(store, first.session_id, "one", "two")
+    a = store.log.last_position
+    clock.advance(minutes=1)
+    second = store.reset_session(first.session_key)
+    say(store, first.session_id, "late")
+    store.rewind_session(first.session_id)
+    other = store.get_or_create_session(source("other"))
+    changes = list(diff(store.log, a, store.log.last_position))
+    told = {(each.kind, each.id, each.change, each.field) for each in changes}
+    key = first.session_key
+    assert ("lane", other.session_key, "added", None) in told
+    assert ("lane", key, "changed", "session_id") in told
+    assert ("session", second.session_id, "added", None) in told
+    assert ("session", first.session_id, "changed", "end_reason") in told
+    [moved] = [each for each in changes if each.id == key and each.field == "session_id"]
+    assert (moved.before, moved.after) == (first.session_id, second.session_id)
+    assert [each for each in changes if each.kind == "message"] == []  # it came and went
+    [late] = [each.position for each in store.log.events() if "late" in repr(each.event)]
+    [hidden] = [each for each in diff(store.log, late, store.log.last_position) if each.kind == "message"]
+    assert (hidden.change, hidden.before["content"]) == ("hidden", "late")
+    clock.advance(days=100)
+    store.prune_old_entries(90)
+    gone = [each.id for each in diff(store.log, a, store.log.last_position) if each.change == "gone"]
+    assert gone == [key]
+    assert msgspec.json.decode(msgspec.json.encode(moved))["field"] == "session_id"
+
+
+def test_each_step_says_what_it_changed(store: SessionStore) -> None:
+    """R15: forwards and backwards."""
+    entry = store.get_or_create_session(source())
+    say(store, entry.session_id, "hello")
+    last = store.log.last_position
+    position, seen = 0, []
+    while (taken := step(store.log, position)) is not None:
+        assert taken.event.position == taken.position == position + 1
+        assert taken.changes == tuple(diff(store.log, position, taken.position))
+        position = taken.position
+        seen.append(taken)
+    assert position == last
+    assert [each.change for each in seen[-1].changes if each.kind == "message"] == ["added"]
+    while (back := step(store.log, position, backwards=True)) is not None:
+        assert (back.event, back.changes) == (seen[position - 1].event, seen[position - 1].changes)
+        position = back.position
+    assert position == 0
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 10**6), (-1, 0)])
+def test_a_moment_that_is_none_is_refused(store: SessionStore, a: int, b: int) -> None:
+    with pytest.raises(BadMomentError):
+        diff(store.log, a, b)
