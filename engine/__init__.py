@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.acting import acting as acting
 from engine.aio import AsyncSessionStore as AsyncSessionStore
+from engine.aio_catalog import AsyncSessionCatalog as AsyncSessionCatalog
 from engine.archiving import ArchiveReport as ArchiveReport, RestoreReport as RestoreReport
 from engine.arrivals import AsyncFollower as AsyncFollower
 from engine.catalog import SessionCatalog as SessionCatalog

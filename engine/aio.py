@@ -125,7 +125,7 @@ class AsyncSessionStore:
         """Run a command of the store that has many parts; a cancelled await does not stop it between two of them."""
         return await asyncio.shield(self.keep(asyncio.ensure_future(self._runner.sweep_async(sweep))))
 
-    async def _read(self, function: Callable[..., T], *arguments: Any) -> T:
+    async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """Ask the store in a thread: it may wait for the disk."""
         return await in_thread(self._readers, function, *arguments)
 
@@ -325,11 +325,11 @@ class AsyncSessionStore:
 
     async def get_model_override(self, session_key: str) -> dict[str, str] | None:
         """Return the model chosen for a lane, as a copy."""
-        return await self._read(self.store.get_model_override, session_key)
+        return await self.read(self.store.get_model_override, session_key)
 
     async def is_session_expired(self, entry: SessionEntry) -> bool:
         """Return True if the policy would reset the lane now (G40)."""
-        expired = await self._read(SessionReader.is_session_expired, self.store, entry)
+        expired = await self.read(SessionReader.is_session_expired, self.store, entry)
         return expired and not (await self._runner.ask_async([entry.session_key]))[entry.session_key]
 
     async def is_session_finalizable(self, entry: SessionEntry) -> bool:
@@ -340,7 +340,7 @@ class AsyncSessionStore:
         self, active_minutes: float | None = None, *, limit: int | None = None, after: SessionEntry | None = None
     ) -> list[SessionEntry]:
         """Return the lanes that lead somewhere, newest first; with `limit` and `after` a page of them (G41)."""
-        return await self._read(partial(self.store.list_sessions, active_minutes, limit=limit, after=after))
+        return await self.read(partial(self.store.list_sessions, active_minutes, limit=limit, after=after))
 
     async def iter_sessions(self, active_minutes: float | None = None) -> AsyncIterator[SessionEntry]:
         """Yield the lanes that lead somewhere, newest first, each once, and few of them in memory at a time."""
@@ -349,57 +349,57 @@ class AsyncSessionStore:
         def page() -> list[SessionEntry]:
             return list(islice(entries, _PAGE))
 
-        while found := await self._read(page):
+        while found := await self.read(page):
             for entry in found:
                 yield entry
 
     async def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """Return the lane that leads to a session, or None."""
-        return await self._read(self.store.lookup_by_session_id, session_id)
+        return await self.read(self.store.lookup_by_session_id, session_id)
 
     async def peek_session_id(self, session_key: str) -> str | None:
         """Return where a lane leads, without touching it."""
-        return await self._read(self.store.peek_session_id, session_key)
+        return await self.read(self.store.peek_session_id, session_key)
 
     async def peek_entry(self, session_key: str) -> SessionEntry | None:
         """Return a lane as it stands, without touching it; None if it leads nowhere."""
-        return await self._read(self.store.peek_entry, session_key)
+        return await self.read(self.store.peek_entry, session_key)
 
     async def sessions_of(self, session_key: str) -> list[SessionInfo]:
         """Return every session a lane ever led to, the latest first."""
-        return await self._read(self.store.sessions_of, session_key)
+        return await self.read(self.store.sessions_of, session_key)
 
     async def has_any_sessions(self) -> bool:
         """Return True if more than one session was ever created (G41)."""
-        return await self._read(self.store.has_any_sessions)
+        return await self.read(self.store.has_any_sessions)
 
     async def get_session(self, session_id: str) -> SessionInfo:
         """Return what is known about a session; raise UnknownSessionError if there is none."""
-        return await self._read(self.store.get_session, session_id)
+        return await self.read(self.store.get_session, session_id)
 
     async def conversation(self, session_id: str) -> list[SessionInfo]:
         """Return all segments and forks of the conversation a session belongs to, oldest first."""
-        return await self._read(self.store.conversation, session_id)
+        return await self.read(self.store.conversation, session_id)
 
     async def names_like(self, fragment: str, limit: int = 20) -> tuple[list[str], list[str]]:
         """Return session keys and session ids that contain a text, whatever its case; those it begins come first."""
-        return await self._read(self.store.names_like, fragment, limit)
+        return await self.read(self.store.names_like, fragment, limit)
 
     async def has_platform_message_id(self, session_id: str, platform_message_id: str) -> bool:
         """Return True if a platform's message was ever appended to a session's conversation, undone or not (G47)."""
-        return await self._read(self.store.has_platform_message_id, session_id, platform_message_id)
+        return await self.read(self.store.has_platform_message_id, session_id, platform_message_id)
 
     async def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """Return the live messages in the order they were appended, as objects of the caller's own (G49)."""
-        return await self._read(self.store.load_transcript, session_id)
+        return await self.read(self.store.load_transcript, session_id)
 
     async def recorded_messages(self, session_id: str) -> list[RecordedMessage]:
         """Return the live messages with the positions and times they were recorded at."""
-        return await self._read(self.store.recorded_messages, session_id)
+        return await self.read(self.store.recorded_messages, session_id)
 
     async def quarantined(self) -> list[tuple[int, str]]:
         """Return the events that could not be used: their positions, and why."""
-        return await self._read(self.store.quarantined)
+        return await self.read(self.store.quarantined)
 
     # Importing
 
@@ -407,7 +407,7 @@ class AsyncSessionStore:
         self, path: str | os.PathLike[str], *, dry_run: bool = False, progress: ImportProgress | None = None
     ) -> ImportReport:
         """Import the sessions of an agent's `state.db`, or of a folder with `sessions.json` (V18)."""
-        return await self._read(partial(self.store.import_from, path, dry_run=dry_run, progress=progress))
+        return await self.read(partial(self.store.import_from, path, dry_run=dry_run, progress=progress))
 
     # Views
 
@@ -441,25 +441,25 @@ class AsyncSessionStore:
             limit=limit,
             cursor=cursor,
         )
-        return await self._read(asking)
+        return await self.read(asking)
 
     async def usage(
         self, by: Sequence[str] = (), *, since: datetime | None = None, until: datetime | None = None
     ) -> list[UsageRow]:
         """Return messages, turns, tokens and cost by day, platform, user, model, provider, lane or session (V11)."""
-        return await self._read(partial(self.store.usage, by, since=since, until=until))
+        return await self.read(partial(self.store.usage, by, since=since, until=until))
 
     async def wait_for_views(self, position: int | None = None, timeout: float | None = 10.0) -> bool:
         """Wait until the views have seen a position, by default the newest; return False if that took too long (V4)."""
-        return await self._read(self.store.wait_for_views, position, timeout)
+        return await self.read(self.store.wait_for_views, position, timeout)
 
     async def rebuild_views(self, *names: str) -> None:
         """Begin to make views anew behind those that serve, by default all; `health()` tells how far they are (V6)."""
-        await self._read(self.store.rebuild_views, *names)
+        await self.read(self.store.rebuild_views, *names)
 
     async def verify_views(self) -> ViewVerification:
         """Compare every view with a fresh fold of the log; name the first difference (V7)."""
-        return await self._read(self.store.verify_views)
+        return await self.read(self.store.verify_views)
 
     # Following
 
@@ -490,11 +490,11 @@ class AsyncSessionStore:
         self, older_than: datetime | timedelta, to: str | os.PathLike[str], *, reason: str | None = None
     ) -> ArchiveReport:
         """Move the messages of conversations that ended before a time into a new compressed file (V16)."""
-        return await self._read(partial(self.store.archive, older_than, to, reason=reason))
+        return await self.read(partial(self.store.archive, older_than, to, reason=reason))
 
     async def restore(self, archive: str | os.PathLike[str], *, reason: str | None = None) -> RestoreReport:
         """Put the messages of an archive back, exactly as they were; what was erased meanwhile stays erased (V16)."""
-        return await self._read(partial(self.store.restore, archive, reason=reason))
+        return await self.read(partial(self.store.restore, archive, reason=reason))
 
     # Erasure
 
@@ -526,42 +526,42 @@ class AsyncSessionStore:
             dry_run=dry_run,
             purge=purge,
         )
-        return await self._read(erasing)
+        return await self.read(erasing)
 
     async def purge(self) -> bool:
         """Leave no byte of what was erased in any file of the store; return False while a reader keeps it from that."""
-        return await self._read(self.store.purge)
+        return await self.read(self.store.purge)
 
     # The store as a whole
 
     async def health(self) -> StoreHealth:
         """Return the state of the log and its writer, how far the tables are, and how much is quarantined."""
-        return await self._read(self.store.health)
+        return await self.read(self.store.health)
 
     async def metrics(self) -> dict[str, int | float]:
         """Return counters for a host's dashboard."""
-        return await self._read(self.store.metrics)
+        return await self.read(self.store.metrics)
 
     async def verify(
         self, progress: Progress | None = None, published: str | Iterable[str] | None = None
     ) -> StoreVerification:
         """Check everything: the hash chain, the file's rules and pages, and the state tables against the log."""
-        return await self._read(self.store.verify, progress, published)
+        return await self.read(self.store.verify, progress, published)
 
     async def rebuild(self) -> int:
         """Rebuild the state tables from the log alone; return how many events that took."""
-        return await self._read(self.store.rebuild)
+        return await self.read(self.store.rebuild)
 
     async def backup(self, to: str | os.PathLike[str]) -> Verification:
         """Copy `sessions.db` to a new file while it is written; return what verifying the copy found (V17)."""
-        return await self._read(self.store.backup, to)
+        return await self.read(self.store.backup, to)
 
     async def close(self) -> None:
         """Close the store that all its faces share."""
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._arrivals.close()
-        await self._read(self.store.close)
+        await self.read(self.store.close)
         self._readers.shutdown()
 
     async def __aenter__(self) -> "AsyncSessionStore":

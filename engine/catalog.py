@@ -1,19 +1,27 @@
 """SessionCatalog: the sessions of a store as a web chat works with them."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, overload
 
 from engine.chat_session import ChatSession, ChatSummary
 from engine.chats import ChatReader
 from engine.command import Command
-from engine.commands import chat_history as history, chats, projects
+from engine.commands import chat_history as history, chat_turns as turns, chats, projects
+from engine.domain.errors import EngineError
 from engine.domain.project import Project
 from engine.log.protocol import Queries
 from engine.store import SessionStore
-from engine.validation import check_callable
+from engine.validation import check_callable, checked_number
+from projections.inline.chats import possible_drafts, sessions_with_turns
 from projections.inline.projects import all_projects
 
+logger = logging.getLogger("engine.catalog")
+
 LiveStreams = Callable[[], Collection[str]]
+AgentTranscript = Callable[[ChatSession], Mapping[str, Any] | None]
+_PART = 500
 
 
 class Host:
@@ -34,6 +42,14 @@ class Host:
         self.last_workspace: Callable[[], str] = last_workspace or str
         self.default_model: Callable[[], str] = default_model or str
         self.active_profile: Callable[[], str | None] = active_profile or str
+
+    def is_live(self, stream_id: str) -> bool:
+        """Return True if a stream runs in the host; no answer means that it does."""
+        try:
+            return stream_id in self.live_streams()
+        except Exception:
+            logger.exception("live_streams raised; stream %r counts as live", stream_id)
+            return True
 
     def attributes(
         self, workspace: str | None, model: str | None, profile: str | None, model_provider: str | None
@@ -124,6 +140,16 @@ class SessionCatalog:
         """Create a session: a draft, which no list shows until something is in it (W3)."""
         command = chats.new_session(self.host.attributes(workspace, model, profile, model_provider))
         return self.reading.whole(self.store.runner.run(command))
+
+    def sweep_drafts(self, older_than: float = 86_400) -> list[str]:
+        """Delete the drafts that nobody has touched for so many seconds; return their ids (W3)."""
+        return [each for command in self.sweeping(older_than) for each in self.store.runner.run(command)]
+
+    def sweeping(self, older_than: float) -> list[Command[list[str]]]:
+        """Return the commands that each delete some drafts, so that others go on in between."""
+        before = self.store.runner.now - int(checked_number("older_than", older_than) * 1e6)
+        found = possible_drafts(self._reads, before)
+        return [chats.sweep_drafts(found[first : first + _PART], before) for first in range(0, len(found), _PART)]
 
     def rename_session(
         self, session_id: str, title: str, *, touch: bool = True, expected_version: int | None = None
@@ -236,6 +262,132 @@ class SessionCatalog:
     def delete_session(self, session_id: str, *, expected_version: int | None = None) -> None:
         """Delete a session for good: its id is never used again. `store.erase` takes its words from the log (W9)."""
         self.store.runner.run(chats.delete_session(session_id, expected_version))
+
+    # Turns
+
+    def start_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        user_message: str | None,
+        attachments: Sequence[Any] = (),
+        started_at: float | None = None,
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """Open the turn of a stream, durable before any worker starts (W16).
+
+        The same stream again replaces what is pending. A turn whose stream is not live is interrupted first; over one
+        whose stream is, ConflictError is raised.
+        """
+        arguments = session_id, stream_id, user_message, attachments, started_at, expected_version
+        return self._changed(session_id, turns.start_turn(*arguments, self.host.is_live))
+
+    def finish_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        context_messages: Sequence[Mapping[str, Any]] | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        estimated_cost: float | None = None,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """End a turn with the whole visible list, as `save_messages` takes it, and what it used (W16).
+
+        The user's text is added before what is new, unless it is in the last user message. Raise ConflictError if the
+        open turn is not that of the stream.
+        """
+        usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "estimated_cost": estimated_cost}
+        command = turns.finish_turn(
+            session_id, stream_id, messages, context_messages, tool_calls, usage, expected_version
+        )
+        return self._changed(session_id, command)
+
+    def fail_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        error: str | Mapping[str, Any],
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """End a turn with an error, a text or a message, which is added as an assistant's (W16)."""
+        return self._changed(session_id, turns.fail_turn(session_id, stream_id, error, expected_version))
+
+    def cancel_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        partial_messages: Sequence[Mapping[str, Any]] = (),
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """End a turn that the user gave up, with what was said until then (W16)."""
+        return self._changed(session_id, turns.cancel_turn(session_id, stream_id, partial_messages, expected_version))
+
+    def repair_stale_turn(
+        self,
+        session_id: str,
+        grace_seconds: float = 30,
+        agent_transcript: AgentTranscript | None = None,
+        *,
+        stream_id: str | None = None,
+        stream_is_dead: bool = False,
+    ) -> bool:
+        """Interrupt a turn whose stream is not live, once, after the grace; return True if that was done (W17).
+
+        Args:
+            session_id: The session.
+            grace_seconds: How long after its start a turn is left alone.
+            agent_transcript: Asked for what the agent has of a session without messages: a dict with messages,
+                tool_calls, input_tokens, output_tokens and estimated_cost, or None.
+            stream_id: Only the turn of this stream is meant.
+            stream_is_dead: The caller knows that the stream is dead: neither the host nor the grace is asked.
+        """
+        command = self.repairing(session_id, grace_seconds, agent_transcript, stream_id, stream_is_dead)
+        return self.store.runner.run(command)
+
+    def repairing(
+        self,
+        session_id: str,
+        grace_seconds: float,
+        agent_transcript: AgentTranscript | None,
+        stream_id: str | None,
+        stream_is_dead: bool,
+    ) -> Command[bool]:
+        """Return the command that repairs a turn."""
+        check_callable("agent_transcript", agent_transcript or bool)
+        is_live = None if stream_is_dead else self.host.is_live
+        from_agent = None if agent_transcript is None else partial(self._from_agent, agent_transcript)
+        return turns.repair_stale_turn(session_id, grace_seconds, from_agent, stream_id, is_live)
+
+    def repair_stale_turns(
+        self, grace_seconds: float = 30, agent_transcript: AgentTranscript | None = None
+    ) -> list[str]:
+        """Interrupt every turn whose stream is not live, after the grace; return the ids of their sessions (W17).
+
+        A session that cannot be repaired is logged, and the others are.
+        """
+        repaired = []
+        for session_id in sessions_with_turns(self._reads):
+            try:
+                if self.repair_stale_turn(session_id, grace_seconds, agent_transcript):
+                    repaired.append(self.reading.id_of(session_id))
+            except EngineError as error:
+                logger.warning("the open turn of session %s was not repaired: %s", session_id, error)
+        return repaired
+
+    def _from_agent(self, agent_transcript: AgentTranscript, session_id: str) -> turns.FromTheAgent | None:
+        """Ask the host what the agent has of a session; what fails counts as nothing."""
+        try:
+            return turns.from_document(agent_transcript(self.reading.whole(session_id)))
+        except Exception:
+            logger.exception("the agent's transcript of session %s cannot be used", session_id)
+            return None
 
     # Projects
 

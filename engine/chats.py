@@ -42,6 +42,10 @@ class ChatReader:
         """Return a session without its messages."""
         return self._steady(session_id, self._summary)
 
+    def id_of(self, session_id: str) -> str:
+        """Return the id that a session goes by now."""
+        return find_chat(self._reads, self._head(session_id).session_id).id
+
     def _steady(self, session_id: str, read: Callable[[Session, Chat], T]) -> T:
         """Read a session at one version, as far as others who write let it be."""
         head = self._head(session_id)
@@ -107,6 +111,10 @@ def fields_of(head: Session, chat: Chat, newest: Row | None) -> dict[str, Any]:
         "input_tokens": chat.input_tokens,
         "output_tokens": chat.output_tokens,
         "estimated_cost": chat.estimated_cost,
+        "active_stream_id": chat.stream_id,
+        "pending_user_message": chat.pending_message,
+        "pending_attachments": list(chat.pending_attachments),
+        "pending_started_at": chat.started_at,
         "version": head.version,
         "extra": {name: value for name, value in known.items() if name not in ATTRIBUTES},
     }

@@ -167,6 +167,11 @@ class Runner:
         return Work(transaction, self._clock(), self._context, self.touches.pending, answers, opening)
 
     @property
+    def now(self) -> int:
+        """The time, as the log keeps it."""
+        return self._clock().time
+
+    @property
     def actor(self) -> str:
         """The actor of commands that nobody else is said to give."""
         return self._context.actor

@@ -24,7 +24,7 @@ Everything here can be imported from `engine`, if not said otherwise. Numbers su
 
 SECTIONS = {
     "Stores": ["SessionStore", "AsyncSessionStore", "SessionReader"],
-    "Chats": ["SessionCatalog", "ChatSession", "ChatSummary"],
+    "Chats": ["SessionCatalog", "AsyncSessionCatalog", "ChatSession", "ChatSummary"],
     "Turns": ["Turn", "AsyncTurn", "acting"],
     "The log": ["EventLog", "Envelope", "NEXT_VERSION"],
 }
@@ -40,7 +40,7 @@ OTHERS = {
 _OWN = ("package_version", "TYPE_CHECKING")
 """Names that the module imports for itself."""
 
-FOR_THE_PACKAGE = {"abandon_after_fork", "live_rows", "run", "line", "keep"}
+FOR_THE_PACKAGE = {"abandon_after_fork", "read", "repairing", "sweeping", "live_rows", "run", "line", "keep"}
 """Methods that only the package's own modules call."""
 
 

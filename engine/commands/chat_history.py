@@ -93,7 +93,7 @@ Compared = tuple[Difference, list[c.MessageExtended] | None]
 
 def compared(work: Work, session: Session, messages: list[dict[str, Any]]) -> Compared:
     """Return how a visible list goes on from the stored one; raise ValueError if it does not."""
-    key = "compared", session.session_id, session.version, session.live
+    key = "compared", session.session_id, session.version, len(messages)
     return work.look(key, partial(_compare, session, messages))
 
 

@@ -1,6 +1,6 @@
 """Commands on a session as a web client gives them: its title, place and attributes (W3, W8 to W10)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.chat_values import (
@@ -12,6 +12,7 @@ from engine.chat_values import (
 )
 from engine.command import Command
 from engine.domain import chat_events as c, events as e
+from engine.domain.chat import is_draft
 from engine.domain.registry import Event
 from engine.domain.session import Session
 from engine.errors import SessionConflictError
@@ -170,3 +171,21 @@ def _delete(work: Work, session_id: str, expected_version: int | None) -> None:
     if turn is not None and turn.session_id == session.session_id:
         session = work.on_session(session, e.TurnInterrupted(token=turn.token, evidence=why), why)
     work.on_session(session, c.SessionDeleted())
+
+
+def sweep_drafts(session_ids: Sequence[str], before: int) -> Command[list[str]]:
+    return Command("sweep_drafts", _sweep, (session_ids, before))
+
+
+def _sweep(work: Work, session_ids: Sequence[str], before: int) -> list[str]:
+    """Delete those of some sessions that are drafts nobody has touched since a time; return their ids (W3)."""
+    swept = []
+    for session_id in session_ids:
+        session = work.session(session_id)
+        if session is None or session.deleted:
+            continue
+        chat = work.chat(session)
+        if is_draft(session, chat) and max(chat.updated_at, session.created_at) < before:
+            work.on_session(session, c.SessionDeleted(), "a draft that nobody went on with")
+            swept.append(chat.id)
+    return swept

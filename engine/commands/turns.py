@@ -29,11 +29,11 @@ def _begin(work: Work, key: str, lease_seconds: float | None, claim: TurnClaim) 
     if running is not None and running.token in work.context.given_up:
         _finish(work, running.token, GIVEN_UP)
     elif running is not None:
-        evidence = _over(work, running)
+        evidence = evidence_of(work, running)
         if evidence is None:
             seconds = (work.time - running.begun_at) / 1e6
             raise TurnInProgressError(session.conversation_id, running.holder, seconds)
-        _interrupt(work, running, evidence)
+        interrupt(work, running, evidence)
     event = e.TurnBegun(
         token=claim.token,
         conversation_id=session.conversation_id,
@@ -80,18 +80,20 @@ def _recover(work: Work) -> int:
     """Interrupt every turn whose worker is gone and mark its lane for resuming; return how many there were."""
     interrupted = 0
     for turn in open_turns(work.transaction):
-        evidence = None if turn.token in work.context.given_up else _over(work, turn)
+        evidence = None if turn.token in work.context.given_up else evidence_of(work, turn)
         if evidence is not None:
-            _interrupt(work, turn, evidence)
+            interrupt(work, turn, evidence)
             interrupted += 1
     return interrupted
 
 
-def _over(work: Work, turn: TurnState) -> str | None:
+def evidence_of(work: Work, turn: TurnState) -> str | None:
+    """Return why a turn cannot be running any more, or None if it may be."""
     return over(turn, work.time, is_gone(turn.holder))
 
 
-def _interrupt(work: Work, turn: TurnState, evidence: str) -> None:
+def interrupt(work: Work, turn: TurnState, evidence: str) -> None:
+    """Record that a turn lost its worker, and mark its lane for resuming."""
     work.on_session(work.known(turn.session_id), e.TurnInterrupted(token=turn.token, evidence=evidence), evidence)
     lane = None if turn.lane_id is None else work.fold.lane_with_id(turn.lane_id)
     session = None if lane is None else work.session(lane.session_id or "")

@@ -11,6 +11,7 @@ import msgspec
 from engine.domain import chat_events as c, events as e
 from engine.domain.encoding import Content, Erased
 from engine.domain.registry import Event
+from engine.domain.session import Session
 
 _replace = msgspec.structs.replace
 
@@ -18,8 +19,9 @@ _replace = msgspec.structs.replace
 class Chat(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state that chat events make of a session; a session without any has the defaults.
 
-    `context_from` and `tool_calls_from` are the versions from which on these are folded, 0 if they are empty.
     `updated_at` is 0 while nobody has touched it. `aliases` are the ids it went on under, the last is the present one.
+    `context_from` and `tool_calls_from` are the versions from which on these are folded, 0 if they are empty. An open
+    turn is that of `stream_id`; `visible` messages were there when it began.
     """
 
     session_id: str
@@ -34,6 +36,11 @@ class Chat(msgspec.Struct, frozen=True, omit_defaults=True):
     estimated_cost: float | None = None
     context_from: int = 0
     tool_calls_from: int = 0
+    stream_id: str | None = None
+    started_at: float | None = None
+    pending_message: str | None = None
+    pending_attachments: tuple[Any, ...] = ()
+    visible: int = 0
 
     @property
     def id(self) -> str:
@@ -90,11 +97,44 @@ def _begins(before: int, keep: int, added: bool, version: int) -> int:
     return version if added else 0
 
 
+def _pending(chat: Chat, event: e.TurnBegun | c.PendingReplaced) -> Chat:
+    return _replace(
+        chat,
+        stream_id=event.token,
+        started_at=event.started_at,
+        pending_message=event.user_message,
+        pending_attachments=tuple(event.attachments),
+    )
+
+
+def _begun(chat: Chat, event: e.TurnBegun, _version: int) -> Chat:
+    return chat if event.started_at is None else _replace(_pending(chat, event), visible=event.visible)
+
+
+def _pending_replaced(chat: Chat, event: c.PendingReplaced, _version: int) -> Chat:
+    return _pending(chat, event) if event.token == chat.stream_id else chat
+
+
+def _over(chat: Chat, event: e.TurnEnded | e.TurnInterrupted, _version: int) -> Chat:
+    return _without_turn(chat) if event.token == chat.stream_id else chat
+
+
+def _without_turn(chat: Chat) -> Chat:
+    return _replace(chat, stream_id=None, started_at=None, pending_message=None, pending_attachments=(), visible=0)
+
+
 def _erased(chat: Chat, event: Erased, version: int) -> Chat:
     """Let go of what an erased event had replaced: it does not come back."""
+    if event.topic in _ENDS:  # its error may have repeated somebody's words; the turn is over anyway
+        return _without_turn(chat)
     if event.topic == c.ContextReplaced.TOPIC:
         return _replace(chat, context_from=version)
     return _replace(chat, tool_calls_from=version)
+
+
+def is_draft(session: Session, chat: Chat) -> bool:
+    """Return True for a chat that is nobody's yet: untitled, without messages and without a turn (W3)."""
+    return session.title is None and not session.live and session.lane is None and chat.stream_id is None
 
 
 _EVOLVE: dict[type, Callable[[Chat, Any, int], Chat]] = {
@@ -107,23 +147,30 @@ _EVOLVE: dict[type, Callable[[Chat, Any, int], Chat]] = {
     c.ContextReplaced: _context,
     c.ToolCallsReplaced: _tool_calls,
     c.UsageCarried: _used,
+    c.PendingReplaced: _pending_replaced,
+    e.TurnBegun: _begun,
+    e.TurnEnded: _over,
+    e.TurnInterrupted: _over,
     e.UsageRecorded: _used,
 }
 KINDS: frozenset[type[Event]] = frozenset(_EVOLVE)
 """Events that say something of a chat."""
 
 TOPICS = frozenset(kind.TOPIC for kind in KINDS)
-_LISTS = frozenset({c.ContextReplaced.TOPIC, c.ToolCallsReplaced.TOPIC})
+_ENDS = frozenset({e.TurnEnded.TOPIC, e.TurnInterrupted.TOPIC})
+_LASTING = frozenset({c.ContextReplaced.TOPIC, c.ToolCallsReplaced.TOPIC, *_ENDS})
 
 
 def says_something(event: Content) -> bool:
     """Return True for an event that may change a chat."""
-    return type(event) in KINDS or (isinstance(event, Erased) and event.topic in _LISTS)
+    if isinstance(event, e.TurnBegun):
+        return event.started_at is not None
+    return type(event) in KINDS or (isinstance(event, Erased) and event.topic in _LASTING)
 
 
 def evolve(chat: Chat, event: Content, version: int) -> Chat:
-    """Return the chat after an event; of one that was erased, only that a list was replaced still counts."""
+    """Return the chat after an event; of one that was erased, it counts that a list was replaced or a turn over."""
     step = _EVOLVE.get(type(event))
     if step is not None:
         return step(chat, event, version)
-    return _erased(chat, event, version) if isinstance(event, Erased) and event.topic in _LISTS else chat
+    return _erased(chat, event, version) if isinstance(event, Erased) and event.topic in _LASTING else chat

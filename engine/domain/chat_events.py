@@ -56,6 +56,16 @@ class SessionDeleted(Event, frozen=True, tag="session.deleted"):
     """The session was deleted: it is not shown any more, and its id is never used again."""
 
 
+@event(token="t-1", started_at=1782915930.0, user_message="hello again")
+class PendingReplaced(Event, frozen=True, tag="session.pending_replaced"):
+    """The open turn of a chat answers this instead."""
+
+    token: str
+    started_at: float
+    user_message: str | None = None
+    attachments: list[Any] = msgspec.field(default_factory=list)
+
+
 @event(position=57, origin=57, added={"_turnUsage": {"output_tokens": 80}})
 class MessageExtended(Event, frozen=True, tag="message.extended"):
     """The live message that was recorded at a position has these keys too.

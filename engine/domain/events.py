@@ -175,13 +175,21 @@ class ExpiryFinalized(Event, frozen=True, tag="lane.expiry_finalized"):
 
 @event(token="t-1", conversation_id=SESSION, lane_id=LANE_ID, lease_seconds=300.0)
 class TurnBegun(Event, frozen=True, tag="turn.begun"):
-    """A worker took the lease of a conversation; without `lease_seconds` it never runs out."""
+    """A worker took the lease of a conversation; without `lease_seconds` it never runs out.
+
+    The turn of a web chat has its stream for a token, no lane, lease or holder, and what its host keeps of it:
+    `started_at` in epoch seconds, what it answers, and how many messages were visible.
+    """
 
     token: str
     conversation_id: str
     lane_id: str | None = None
     lease_seconds: float | None = None
     holder: str | None = None
+    started_at: float | None = None
+    user_message: str | None = None
+    attachments: list[Any] = msgspec.field(default_factory=list)
+    visible: int = 0
 
 
 @event(token="t-1", lease_seconds=300.0)
@@ -194,10 +202,10 @@ class TurnRenewed(Event, frozen=True, tag="turn.renewed"):
 
 @event(token="t-1")
 class TurnEnded(Event, frozen=True, tag="turn.ended"):
-    """The turn finished or failed; the lease is free."""
+    """The turn finished, failed or was cancelled; the lease is free."""
 
     token: str
-    outcome: Literal["finished", "failed"] = "finished"
+    outcome: Literal["finished", "failed", "cancelled"] = "finished"
     error: str | None = None
 
 
@@ -487,6 +495,7 @@ AnyEvent = (
     | c.SessionMoved
     | c.SessionRotated
     | c.SessionDeleted
+    | c.PendingReplaced
     | c.MessageExtended
     | c.ContextReplaced
     | c.ToolCallsReplaced

@@ -16,6 +16,7 @@ _NOBODYS = frozenset(
         c.SessionMoved,
         c.SessionPinned,
         c.SessionTouched,
+        c.UsageCarried,
         e.ExpiryFinalized,
         e.LaneAdvanced,
         e.LanePruned,
@@ -33,7 +34,6 @@ _NOBODYS = frozenset(
         e.SessionReopened,
         e.TranscriptRestored,
         e.TranscriptRewound,
-        e.TurnBegun,
         e.TurnInterrupted,
         e.TurnRenewed,
         e.UsageRecorded,
@@ -50,6 +50,8 @@ def is_somebodys(event: Content) -> bool:
     match event:
         case Erased():
             return False
+        case e.TurnBegun():
+            return event.user_message is not None or bool(event.attachments)
         case e.TurnEnded():
             return event.error is not None
         case e.TranscriptRewritten():

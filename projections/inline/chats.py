@@ -7,14 +7,17 @@ from engine.domain.encoding import encode
 from engine.log.protocol import Queries
 from projections.inline.changes import Change
 from projections.inline.states import States, ask, text
+from projections.inline.texts import storable
 
 TABLES = (
     """CREATE TABLE chats (  -- What chat events say of sessions; one without any has no row.
     session_id TEXT PRIMARY KEY,
     project_id TEXT,          -- the project it was moved to
+    stream_id  TEXT,          -- the stream of its open turn
     state      TEXT NOT NULL  -- the fold of the chat events in the session's stream
 )""",
     "CREATE INDEX chats_by_project ON chats (project_id) WHERE project_id IS NOT NULL",
+    "CREATE INDEX chats_by_stream ON chats (stream_id) WHERE stream_id IS NOT NULL",
     """CREATE TABLE session_ids (  -- The other ids that sessions went on under.
     other_id   TEXT PRIMARY KEY,  -- leads to the session like its own
     session_id TEXT NOT NULL  -- whose stream has the events
@@ -26,8 +29,8 @@ NAMES = tuple(KEYS)
 
 _states = States("chats", "session_id", Chat, lambda chat: (chat.session_id,))
 _WRITTEN = (
-    "INSERT INTO chats VALUES (?,?,?) ON CONFLICT (session_id) DO UPDATE SET "
-    "project_id = excluded.project_id, state = excluded.state"
+    "INSERT INTO chats VALUES (?,?,?,?) ON CONFLICT (session_id) DO UPDATE SET "
+    "project_id = excluded.project_id, stream_id = excluded.stream_id, state = excluded.state"
 )
 
 
@@ -48,6 +51,22 @@ def sessions_in(reads: Queries, project_id: str) -> list[str]:
     return [text("chats", project_id, found) for (found,) in ask(reads, "chats", sql, (project_id,))]
 
 
+def sessions_with_turns(reads: Queries) -> list[str]:
+    """Return the sessions in which a turn of a chat is open."""
+    sql = "SELECT session_id FROM chats WHERE stream_id IS NOT NULL ORDER BY session_id"
+    return [text("chats", None, found) for (found,) in ask(reads, "chats", sql, ())]
+
+
+def possible_drafts(reads: Queries, before: int) -> list[str]:
+    """Return the chats that were created before a time and may be drafts: untitled, without messages or a turn."""
+    sql = (
+        "SELECT chats.session_id FROM chats JOIN sessions ON sessions.session_id = chats.session_id "
+        "WHERE chats.stream_id IS NULL AND sessions.title_name IS NULL AND sessions.lane IS NULL "
+        "AND sessions.recoverable = 0 AND sessions.created_at < ? ORDER BY chats.session_id"
+    )
+    return [text("chats", None, found) for (found,) in ask(reads, "chats", sql, (before,))]
+
+
 def changes_of(before: Chat, chat: Chat) -> list[Change]:
     """Return what brings a session's rows up to date."""
     own = chat.session_id
@@ -55,7 +74,8 @@ def changes_of(before: Chat, chat: Chat) -> list[Change]:
     changes: list[Change] = [(sql, (other, own)) for other in chat.aliases[len(before.aliases) :]]
     if chat == Chat(own):
         return [*changes, ("DELETE FROM chats WHERE session_id = ?", (own,))]
-    return [*changes, (_WRITTEN, (own, chat.project_id, encode(chat).decode()))]
+    stream = None if chat.stream_id is None else storable(chat.stream_id)
+    return [*changes, (_WRITTEN, (own, chat.project_id, stream, encode(chat).decode()))]
 
 
 def removal_of(session_ids: Iterable[str]) -> Sequence[Change]:

@@ -130,11 +130,14 @@ class Fold:
         self._sessions[session_id] = before, after
         self.changed_heads[session_id] = after
         kind = type(event)
+        of_a_chat = chats.says_something(event)
         if kind in _TURN or kind is Erased:
             conversation = after.conversation_id
-            self._turns[conversation] = turns.evolve(self.turn(conversation), event, session_id, time)
+            turn = self.turn(conversation)
+            of_a_chat = of_a_chat and (turn is None or turn.lane_id is None)
+            self._turns[conversation] = turns.evolve(turn, event, session_id, time)
             self._changed_turns[conversation] = None
-        if chats.says_something(event):
+        if of_a_chat:
             chat = chats.evolve(self.chat(session_id), event, version)
             self._chats[session_id] = self._chats[session_id][0], chat
         if kind not in _TURN:

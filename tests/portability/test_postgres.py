@@ -119,6 +119,11 @@ def chat_on(store: SessionStore) -> None:
     catalog.move_to_project(chat.session_id, project)
     catalog.rotate_session(chat.session_id, "another")
     catalog.pin_session("another")
+    catalog.save_messages("another", [{"role": "user", "content": "hello"}], [{"role": "user", "content": "hello"}])
+    catalog.save_messages("another", [{"role": "user", "content": "hello", "seen": True}])
+    catalog.start_turn("another", "$ s1", "more")
+    catalog.repair_stale_turns(0)
+    catalog.sweep_drafts(10**6)
     catalog.list_projects()
     erased = [each.position for each in store.log.events(0) if each.stream == f"project:{project}"]
     store.log.erase(erased, actor="operator", reason="asked to")

@@ -12,8 +12,8 @@ from engine.domain.registry import EVENTS
 from engine.domain.sources import SourceFields
 
 PUBLIC = {name: value for name, value in vars(engine).items() if not name.startswith("_")}
-OPEN = {"SessionSource.replace", "SessionCatalog.set_attributes"}
-"""The options of the first are the keys of a TypedDict; a host may give the second attributes of its own (W8)."""
+OPEN = {"SessionSource.replace", "SessionCatalog.set_attributes", "AsyncSessionCatalog.set_attributes"}
+"""The options of the first are the keys of a TypedDict; a host may give the others attributes of its own (W8)."""
 
 
 def methods(name: str) -> Iterator[tuple[str, inspect.Signature]]:

@@ -4,14 +4,17 @@ import msgspec
 import pytest
 
 from engine.domain import chat_events as c, events as e
-from engine.domain.chat import KINDS, Chat, evolve
+from engine.domain.chat import KINDS, Chat, evolve, is_draft, says_something
 from engine.domain.encoding import Erased
 from engine.domain.registry import Event
+from engine.domain.session import Session
 
 USED = Chat(
     "s",
     context_from=3,
     tool_calls_from=4,
+    stream_id="t-1",
+    started_at=5.0,
     pinned=True,
     archived=True,
     project_id="p",
@@ -24,7 +27,32 @@ USED = Chat(
 @pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.TOPIC), ids=lambda kind: kind.TOPIC)
 def test_every_event_of_a_chat_changes_it(kind: type[Event]) -> None:
     """An event that nothing folds does not exist."""
-    assert [evolve(each, kind.EXAMPLE, 7) for each in (Chat("s"), USED)] != [Chat("s"), USED]
+    example = kind.EXAMPLE
+    if isinstance(example, e.TurnBegun):
+        example = e.TurnBegun(token="t-1", conversation_id="s", started_at=7.0)
+    assert says_something(example)
+    assert [evolve(each, example, 7) for each in (Chat("s"), USED)] != [Chat("s"), USED]
+
+
+def test_a_gateways_turn_says_nothing_of_a_chat() -> None:
+    """W16: it has no start that a host has given."""
+    assert not says_something(e.TurnBegun.EXAMPLE)
+    assert evolve(USED, e.TurnBegun(token="t-2", conversation_id="s"), 7) == USED
+    assert evolve(USED, e.TurnEnded(token="t-2"), 7) == USED
+
+
+def test_a_turn_is_over_also_when_its_end_was_erased() -> None:
+    """V15, W16."""
+    chat = evolve(USED, Erased("turn.ended", "0" * 64, 5), 9)
+    assert (chat.stream_id, chat.started_at) == (None, None)
+
+
+def test_a_draft_is_nobodys_yet() -> None:
+    """W3."""
+    assert is_draft(Session("s"), Chat("s", pinned=True))
+    for session in (Session("s", title="x"), Session("s", live=1), Session("s", lane="agent:main:telegram:dm:1")):
+        assert not is_draft(session, Chat("s"))
+    assert not is_draft(Session("s"), USED)
 
 
 def test_attributes_are_added_to_those_before() -> None:

@@ -49,6 +49,7 @@ FROZEN_TAGS = {
     "session.ended",
     "session.forked",
     "session.moved",
+    "session.pending_replaced",
     "session.pinned",
     "session.reopened",
     "session.rotated",

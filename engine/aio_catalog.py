@@ -1,0 +1,321 @@
+"""AsyncSessionCatalog: the same catalogue, awaitable. The host's functions are asked in threads, never on the loop."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from engine.aio import AsyncSessionStore
+from engine.catalog import AgentTranscript, LiveStreams, SessionCatalog, project_row
+from engine.chat_session import ChatSession, ChatSummary
+from engine.command import Command
+from engine.commands import chat_history as history, chat_turns as turns, chats, projects
+
+T = TypeVar("T")
+
+
+class AsyncSessionCatalog:
+    """The methods of a SessionCatalog, to be awaited."""
+
+    def __init__(
+        self,
+        store: AsyncSessionStore,
+        *,
+        live_streams: LiveStreams | None = None,
+        last_workspace: Callable[[], str] | None = None,
+        default_model: Callable[[], str] | None = None,
+        active_profile: Callable[[], str | None] | None = None,
+    ) -> None:
+        """Stand on an open AsyncSessionStore; the functions are those of a SessionCatalog, and may block."""
+        if not isinstance(store, AsyncSessionStore):
+            raise ValueError(f"store must be an AsyncSessionStore, not {store!r:.100}")
+        self.store = store
+        self.catalog = SessionCatalog(
+            store.store,
+            live_streams=live_streams,
+            last_workspace=last_workspace,
+            default_model=default_model,
+            active_profile=active_profile,
+        )
+        self._reading = self.catalog.reading
+
+    async def _run(self, command: Command[T]) -> T:
+        return await self.store.run(command)
+
+    async def _read(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await self.store.read(function, *arguments)
+
+    async def _changed(self, session_id: str, command: Command[Any]) -> ChatSession:
+        """Run a command; return the session as it is after it."""
+        await self._run(command)
+        return await self._read(self._reading.whole, session_id)
+
+    # Reading
+
+    @overload
+    async def get_session(self, session_id: str, metadata_only: Literal[False] = False) -> ChatSession: ...
+    @overload
+    async def get_session(self, session_id: str, metadata_only: Literal[True]) -> ChatSummary: ...
+    @overload
+    async def get_session(self, session_id: str, metadata_only: bool) -> ChatSession | ChatSummary: ...
+    async def get_session(self, session_id: str, metadata_only: bool = False) -> ChatSession | ChatSummary:
+        """Return a session, or with `metadata_only` a summary without its messages (W4).
+
+        Raise UnknownSessionError, which is a KeyError, if there is none, also for what cannot be an id.
+        """
+        return await self._read(self.catalog.get_session, session_id, metadata_only)
+
+    # Sessions
+
+    async def new_session(
+        self,
+        workspace: str | None = None,
+        model: str | None = None,
+        profile: str | None = None,
+        model_provider: str | None = None,
+    ) -> ChatSession:
+        """Create a session: a draft, which no list shows until something is in it (W3)."""
+        command = chats.new_session(
+            await self._read(self.catalog.host.attributes, workspace, model, profile, model_provider)
+        )
+        return await self._read(self._reading.whole, await self._run(command))
+
+    async def sweep_drafts(self, older_than: float = 86_400) -> list[str]:
+        """Delete the drafts that nobody has touched for so many seconds; return their ids (W3)."""
+        commands = await self._read(self.catalog.sweeping, older_than)
+        return [each for command in commands for each in await self._run(command)]
+
+    async def rename_session(
+        self, session_id: str, title: str, *, touch: bool = True, expected_version: int | None = None
+    ) -> ChatSession:
+        """Give a session a title, which others may have too (W8)."""
+        return await self._changed(session_id, chats.rename_session(session_id, title, touch, expected_version))
+
+    async def pin_session(
+        self, session_id: str, pinned: bool = True, *, touch: bool = True, expected_version: int | None = None
+    ) -> ChatSession:
+        """Pin a session to the top of the list, or take it from there (W8)."""
+        return await self._changed(session_id, chats.pin_session(session_id, pinned, touch, expected_version))
+
+    async def archive_session(
+        self, session_id: str, archived: bool = True, *, touch: bool = True, expected_version: int | None = None
+    ) -> ChatSession:
+        """Put a session into the archive, or take it out (W8)."""
+        return await self._changed(session_id, chats.archive_session(session_id, archived, touch, expected_version))
+
+    async def move_to_project(
+        self, session_id: str, project_id: str | None, *, touch: bool = True, expected_version: int | None = None
+    ) -> ChatSession:
+        """Move a session to a project, or with None out of its project (W8)."""
+        return await self._changed(session_id, chats.move_to_project(session_id, project_id, touch, expected_version))
+
+    async def set_attributes(
+        self, session_id: str, *, touch: bool = True, expected_version: int | None = None, **attributes: Any
+    ) -> ChatSession:
+        """Set attributes of a session; unknown ones are kept in `extra`. Without attributes it is only touched (W8).
+
+        Raise ValueError for what has a command of its own, say `title`.
+        """
+        return await self._changed(session_id, chats.set_attributes(session_id, attributes, touch, expected_version))
+
+    async def record_usage(
+        self,
+        session_id: str,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        estimated_cost: float | None = None,
+        *,
+        touch: bool = True,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """Add tokens and cost to what a session used (W8)."""
+        usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "estimated_cost": estimated_cost}
+        return await self._changed(session_id, chats.record_usage(session_id, usage, touch, expected_version))
+
+    async def save_messages(
+        self,
+        session_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        context_messages: Sequence[Mapping[str, Any]] | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        *,
+        touch: bool = True,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """Append what is new in the whole visible list; context and tool calls replace theirs when given (W8).
+
+        A stored message may come back with more keys. Raise ValueError for any other difference and a shorter list.
+        """
+        command = history.save_messages(session_id, messages, context_messages, tool_calls, touch, expected_version)
+        return await self._changed(session_id, command)
+
+    async def clear_session(self, session_id: str, *, expected_version: int | None = None) -> ChatSession:
+        """Take title, messages, context and tool calls from a session (W9)."""
+        return await self._changed(session_id, history.clear_session(session_id, expected_version))
+
+    async def truncate_session(self, session_id: str, keep: int, *, expected_version: int | None = None) -> ChatSession:
+        """Keep the first messages; as many user turns as go leave the context too (W9)."""
+        return await self._changed(session_id, history.truncate_session(session_id, keep, expected_version))
+
+    async def undo(self, session_id: str, *, expected_version: int | None = None) -> ChatSession:
+        """Take the last user message away with everything after it; ValueError if there is none (W9)."""
+        return await self._changed(session_id, history.undo(session_id, "undo", expected_version))
+
+    async def retry(self, session_id: str, *, expected_version: int | None = None) -> dict[str, Any]:
+        """Undo, and return what to send again: removed_count, text and message (W9)."""
+        return await self._run(history.undo(session_id, "retry", expected_version))
+
+    async def compress_session(
+        self,
+        session_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        context_messages: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """Replace messages and context, and take the tool calls away; the session's id stays (W9)."""
+        command = history.compress_session(session_id, messages, context_messages, expected_version)
+        return await self._changed(session_id, command)
+
+    async def branch_session(
+        self, session_id: str, at: object = None, title: str | None = None, *, expected_version: int | None = None
+    ) -> ChatSession:
+        """Create a session that goes on from here: after a number of messages, a message, or its id (W9)."""
+        command = history.branch_session(session_id, at, title, expected_version)
+        return await self._read(self._reading.whole, await self._run(command))
+
+    async def duplicate_session(self, session_id: str, *, expected_version: int | None = None) -> ChatSession:
+        """Create a copy of a session, but for its pin, archive, turn and anchors (W9)."""
+        command = history.duplicate_session(session_id, expected_version)
+        return await self._read(self._reading.whole, await self._run(command))
+
+    async def rotate_session(self, session_id: str, new_id: str, *, expected_version: int | None = None) -> ChatSession:
+        """Let a session go on under another id, with its open turn; the former ids lead to it (W9)."""
+        return await self._changed(session_id, chats.rotate_session(session_id, new_id, expected_version))
+
+    async def delete_session(self, session_id: str, *, expected_version: int | None = None) -> None:
+        """Delete a session for good: its id is never used again. `store.erase` takes its words from the log (W9)."""
+        await self._run(chats.delete_session(session_id, expected_version))
+
+    # Turns
+
+    async def start_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        user_message: str | None,
+        attachments: Sequence[Any] = (),
+        started_at: float | None = None,
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """Open the turn of a stream, durable before any worker starts (W16).
+
+        The same stream again replaces what is pending. A turn whose stream is not live is interrupted first; over one
+        whose stream is, ConflictError is raised.
+        """
+        arguments = session_id, stream_id, user_message, attachments, started_at, expected_version
+        return await self._changed(session_id, turns.start_turn(*arguments, self.catalog.host.is_live))
+
+    async def finish_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        messages: Sequence[Mapping[str, Any]],
+        context_messages: Sequence[Mapping[str, Any]] | None = None,
+        tool_calls: Sequence[Any] | None = None,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        estimated_cost: float | None = None,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """End a turn with the whole visible list, as `save_messages` takes it, and what it used (W16).
+
+        The user's text is added before what is new, unless it is in the last user message. Raise ConflictError if the
+        open turn is not that of the stream.
+        """
+        usage = {"input_tokens": input_tokens, "output_tokens": output_tokens, "estimated_cost": estimated_cost}
+        command = turns.finish_turn(
+            session_id, stream_id, messages, context_messages, tool_calls, usage, expected_version
+        )
+        return await self._changed(session_id, command)
+
+    async def fail_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        error: str | Mapping[str, Any],
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """End a turn with an error, a text or a message, which is added as an assistant's (W16)."""
+        return await self._changed(session_id, turns.fail_turn(session_id, stream_id, error, expected_version))
+
+    async def cancel_turn(
+        self,
+        session_id: str,
+        stream_id: str,
+        partial_messages: Sequence[Mapping[str, Any]] = (),
+        *,
+        expected_version: int | None = None,
+    ) -> ChatSession:
+        """End a turn that the user gave up, with what was said until then (W16)."""
+        return await self._changed(
+            session_id, turns.cancel_turn(session_id, stream_id, partial_messages, expected_version)
+        )
+
+    async def repair_stale_turn(
+        self,
+        session_id: str,
+        grace_seconds: float = 30,
+        agent_transcript: AgentTranscript | None = None,
+        *,
+        stream_id: str | None = None,
+        stream_is_dead: bool = False,
+    ) -> bool:
+        """Interrupt a turn whose stream is not live, once, after the grace; return True if that was done (W17).
+
+        Args:
+            session_id: The session.
+            grace_seconds: How long after its start a turn is left alone.
+            agent_transcript: Asked for what the agent has of a session without messages: a dict with messages,
+                tool_calls, input_tokens, output_tokens and estimated_cost, or None.
+            stream_id: Only the turn of this stream is meant.
+            stream_is_dead: The caller knows that the stream is dead: neither the host nor the grace is asked.
+        """
+        command = self.catalog.repairing(session_id, grace_seconds, agent_transcript, stream_id, stream_is_dead)
+        return await self._run(command)
+
+    async def repair_stale_turns(
+        self, grace_seconds: float = 30, agent_transcript: AgentTranscript | None = None
+    ) -> list[str]:
+        """Interrupt every turn whose stream is not live, after the grace; return the ids of their sessions (W17).
+
+        A session that cannot be repaired is logged, and the others are.
+        """
+        return await self._read(self.catalog.repair_stale_turns, grace_seconds, agent_transcript)
+
+    # Projects
+
+    async def list_projects(self) -> list[dict[str, Any]]:
+        """Return all projects, oldest first (W19)."""
+        return await self._read(self.catalog.list_projects)
+
+    async def create_project(self, name: str, color: str | None = None) -> dict[str, Any]:
+        """Create a project, to move sessions to (W19)."""
+        return project_row(await self._run(projects.create_project(name, color)))
+
+    async def rename_project(self, project_id: str, name: str) -> dict[str, Any]:
+        """Give a project another name (W19)."""
+        return project_row(await self._run(projects.rename_project(project_id, name)))
+
+    async def recolor_project(self, project_id: str, color: str | None) -> dict[str, Any]:
+        """Give a project another colour, or with None, none (W19)."""
+        return project_row(await self._run(projects.recolor_project(project_id, color)))
+
+    async def delete_project(self, project_id: str) -> None:
+        """Delete a project; its sessions stay, in none, and do not count as updated (W19)."""
+        await self._run(projects.delete_project(project_id))
+
+    async def ensure_cron_project(self) -> str:
+        """Return the id of the one project of scheduled jobs; it is made if it is not there (W19)."""
+        return (await self._run(projects.ensure_cron_project())).project_id
