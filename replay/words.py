@@ -142,6 +142,12 @@ def _rewritten(event: e.TranscriptRewritten) -> str:
     return "the history was rewritten by the host; the former one stays in the log"
 
 
+def _list_replaced(what: str, kept: int, new: int) -> str:
+    if not kept and not new:
+        return f"{what} was emptied"
+    return f"{what}: the first {kept:,} stay, {new:,} new"
+
+
 _SENTENCES: dict[type, Callable[[Any], str]] = {
     e.LaneRouted: _routed,
     e.LaneIdentified: lambda _: "a lane of unknown origin took the identity of the first source that came",
@@ -206,6 +212,14 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
     ),
     c.SessionRotated: lambda event: f"goes on under the id {event.session_id}",
     c.SessionDeleted: lambda _: "deleted: it is not shown any more",
+    c.PendingReplaced: lambda _: "the open turn answers something else",
+    c.MessageExtended: lambda event: f"message @{event.position} got {', '.join(sorted(map(str, event.added)))} too",
+    c.ContextReplaced: lambda event: _list_replaced("the model's context", event.keep, len(event.messages)),
+    c.ToolCallsReplaced: lambda event: _list_replaced("the list of tool calls", event.keep, len(event.tool_calls)),
+    c.UsageCarried: lambda event: (
+        f"shows the usage of the session it was copied from: {event.input_tokens:,} tokens in,"
+        f" {event.output_tokens:,} out"
+    ),
     c.ProjectCreated: lambda event: f"project {event.name!r} was made",
     c.ProjectRenamed: lambda event: f"the project was named {event.name!r}",
     c.ProjectRecolored: lambda event: f"the project's colour is {event.color or 'none'}",
