@@ -268,8 +268,9 @@ class Database:
 
         if self.wal_bytes() < count() * page_size:
             raise self._wal_is_another()
-        wal = f"{Path(self.path).resolve()}-wal"
-        lost = lost_commits(wal, page_size, count)
+        file = str(Path(self.path).resolve())
+        wal = f"{file}-wal"
+        lost = lost_commits(wal, file, page_size, count)
         if lost:
             self.damaged_wal = wal if self.read_only else keep_aside(wal)
             logger.error(

@@ -5,51 +5,58 @@
     frame: page number, pages of the database after a commit or 0; salt 1, salt 2; checksum 1, checksum 2; the page
 
 Each number has four bytes, big-endian. A frame counts while its salts are those of the header and its checksum,
-which goes on from the frame before, is right. Frames of an earlier round have other salts. So a frame of the
-same salts with the mark of a commit, beyond the last one that counts, is a commit that something has cut off.
+which goes on from the frame before, is right. Frames of an earlier round have other salts.
 
-One such mark is nothing: a process that was killed while it committed leaves one, and so does a power cut. Two say
-that a commit was finished, since the next one had begun, and that it is not there any more.
+What stands beyond the last frame that counts says by itself whether it was acknowledged. A commit is lost if a frame
+beyond it goes on from its checksum: SQLite writes the next commit only when this one was synced. A mark of a commit
+that nothing goes on from is none: a kill or a power cut leaves one behind, and so does a commit whose sync failed,
+over which the next one was written.
+
+A header is written anew when all of the WAL is in the database, so a power cut then can damage it while the frames of
+the round before are whole. Nothing is lost if the database has every page as these frames say.
 """
 
 import os
 import struct
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
-_MAGIC = {0x377F0682: "<", 0x377F0683: ">"}
+_ORDERS = {0x377F0682: "<", 0x377F0683: ">"}
+"""The magic number says in which byte order the checksums read what they cover."""
+_OWN_ORDER = "<" if sys.byteorder == "little" else ">"
 _CHUNK = 1 << 20
+
+Pair = tuple[int, int]
 
 
 class Beyond(NamedTuple):
-    """The marks of commits in a WAL beyond the frames that SQLite counts."""
+    """The commits in a WAL beyond the frames that SQLite counts, as far as something follows them."""
 
-    salts: tuple[int, int]
+    salts: Pair
     commits: frozenset[int]
     """The numbers of the frames that end a commit, from 1."""
 
 
-def lost_commits(wal: str, page_size: int, count: Callable[[], int]) -> int:
+def lost_commits(wal: str, database: str, page_size: int, count: Callable[[], int]) -> int:
     """Return how many commits of a WAL are cut off, at least; `count` says how many frames SQLite counts.
 
-    It is asked again after the file was read: what other processes have committed meanwhile is counted then, but for
-    one commit that may be on its way.
+    It is asked again after the file was read: what other processes have committed meanwhile is counted then.
     """
-    seen = _beyond(wal, count(), page_size)
+    seen = _beyond(wal, database, count(), page_size)
     if seen is None:
         return 0
-    again = _beyond(wal, count(), page_size)
+    again = _beyond(wal, database, count(), page_size)
     if again is None or again.salts != seen.salts:  # the WAL has begun again
         return 0
-    cut_off = len(seen.commits & again.commits)
-    return cut_off if cut_off > 1 else 0
+    return len(seen.commits & again.commits)
 
 
-def _beyond(wal: str, counted: int, page_size: int) -> Beyond | None:
+def _beyond(wal: str, database: str, counted: int, page_size: int) -> Beyond | None:
     try:
         with Path(wal).open("rb", buffering=0) as file:
             header = file.read(_HEADER.size)
@@ -57,40 +64,111 @@ def _beyond(wal: str, counted: int, page_size: int) -> Beyond | None:
             frames = (size - _HEADER.size) // (_FRAME.size + page_size)
             if len(header) < _HEADER.size or frames <= counted:
                 return None
-            salts = _salts(header)
-            if salts is None:
-                first = _frame(file.fileno(), 1, page_size)
-                salts = first[2], first[3]
-            commits = set()
-            for number in range(counted + 1, frames + 1):
-                _, pages, *found, _, _ = _frame(file.fileno(), number, page_size)
-                if pages and tuple(found) == salts:
-                    commits.add(number)
+            found = _Frames(file.fileno(), page_size, header)
+            if not any(found.ends_commit(number) for number in range(counted + 1, frames + 1)):
+                return None
+            if not found.header_is_sound and _is_all_in(found, frames, database, page_size):
+                return None
+            commits = frozenset(_followed(found, counted, frames))
     except FileNotFoundError:
         return None
-    return Beyond(salts, frozenset(commits)) if commits else None
+    return Beyond(found.salts, commits) if commits else None
 
 
-def _frame(descriptor: int, number: int, page_size: int) -> tuple[int, ...]:
-    offset = _HEADER.size + (number - 1) * (_FRAME.size + page_size)
-    return _FRAME.unpack(os.pread(descriptor, _FRAME.size, offset))
+class _Frame(NamedTuple):
+    page: int
+    pages: int
+    salts: Pair
+    checksum: Pair
 
 
-def _salts(header: bytes) -> tuple[int, int] | None:
-    """Return the salts of a header, or None if the header itself is damaged."""
-    magic, *_, salt_1, salt_2, checksum_1, checksum_2 = _HEADER.unpack(header)
-    order = _MAGIC.get(magic)
-    if order is None or _checksum(header[:24], order) != (checksum_1, checksum_2):
-        return None
-    return salt_1, salt_2
+class _Frames:
+    """The frames of a WAL that is open, by number."""
+
+    def __init__(self, descriptor: int, page_size: int, header: bytes) -> None:
+        self._descriptor = descriptor
+        self._page_size = page_size
+        magic, *_, salt_1, salt_2, checksum_1, checksum_2 = _HEADER.unpack(header)
+        self._order = _ORDERS.get(magic, _OWN_ORDER)
+        self.header_is_sound = magic in _ORDERS and self._sum(header[:24]) == (checksum_1, checksum_2)
+        if self.header_is_sound:
+            self.salts = salt_1, salt_2
+        else:
+            self._order, self.salts = _OWN_ORDER, self.read(1).salts
+
+    def _offset(self, number: int) -> int:
+        return _HEADER.size + (number - 1) * (_FRAME.size + self._page_size)
+
+    def read(self, number: int) -> _Frame:
+        """Return what stands before the page."""
+        page, pages, *rest = _FRAME.unpack(os.pread(self._descriptor, _FRAME.size, self._offset(number)))
+        return _Frame(page, pages, (rest[0], rest[1]), (rest[2], rest[3]))
+
+    def content(self, number: int) -> bytes:
+        """Return the page."""
+        return os.pread(self._descriptor, self._page_size, self._offset(number) + _FRAME.size)
+
+    def ends_commit(self, number: int) -> bool:
+        """Return True if a frame of this round bears the mark of a commit."""
+        frame = self.read(number)
+        return frame.pages > 0 and frame.salts == self.salts
+
+    def checksum(self, number: int, before: Pair) -> Pair:
+        """Return the checksum of a frame that goes on from one before."""
+        whole = os.pread(self._descriptor, _FRAME.size + self._page_size, self._offset(number))
+        return self._sum(whole[:8] + whole[_FRAME.size :], before)
+
+    def _sum(self, data: bytes, before: Pair = (0, 0)) -> Pair:
+        one, two = before
+        for first, second in struct.iter_unpack(f"{self._order}2I", data):
+            one = (one + first + two) & 0xFFFFFFFF
+            two = (two + second + one) & 0xFFFFFFFF
+        return one, two
+
+    def goes_on(self, number: int) -> bool:
+        """Return True if a frame was written after the one before it, also if the checksum of that was damaged."""
+        this, before = self.read(number), self.read(number - 1)
+        if self.salts not in (this.salts, before.salts):
+            return False
+        if self.checksum(number, before.checksum) == this.checksum:
+            return True
+        if number == 2:
+            return False
+        meant = self.checksum(number - 1, self.read(number - 2).checksum)
+        return self.checksum(number, meant) == this.checksum
 
 
-def _checksum(data: bytes, order: str) -> tuple[int, int]:
-    one = two = 0
-    for first, second in struct.iter_unpack(f"{order}2I", data):
-        one = (one + first + two) & 0xFFFFFFFF
-        two = (two + second + one) & 0xFFFFFFFF
-    return one, two
+def _followed(found: _Frames, counted: int, frames: int) -> Iterator[int]:
+    """Find the commits that another one follows, and the last of each such row."""
+    in_row = False
+    for number in range(counted + 2, frames + 1):
+        after_commit = found.read(number - 1).pages > 0
+        in_row = (in_row or after_commit) and found.goes_on(number)
+        if in_row and after_commit:
+            yield number - 1
+        if in_row and found.read(number).pages > 0:
+            yield number
+
+
+def _is_all_in(found: _Frames, frames: int, database: str, page_size: int) -> bool:
+    """Return True if the database has every page as the unbroken row of frames from the first on leaves it."""
+    latest: dict[int, int] = {}
+    since: dict[int, int] = {}
+    size = 0
+    for number in range(1, frames + 1):
+        frame = found.read(number)
+        if frame.salts != found.salts or (number > 1 and not found.goes_on(number)):
+            break
+        since[frame.page] = number
+        if frame.pages:
+            latest |= since
+            since, size = {}, frame.pages
+    with Path(database).open("rb", buffering=0) as file:
+        return size > 0 and all(
+            os.pread(file.fileno(), page_size, (page - 1) * page_size) == found.content(number)
+            for page, number in latest.items()
+            if page <= size  # the database is cut to this size when the WAL is moved into it
+        )
 
 
 def keep_aside(wal: str) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.log import EventLog
+from engine.log.errors import StorageError
+from tests.faults.disk import Disk, io_error
 from tests.unit.log.samples import said, texts
 
 HEADER, FRAME = 32, 24 + 4096
@@ -99,6 +101,50 @@ def test_one_commit_that_did_not_get_through_is_nothing(crashed, caplog):
         assert log.last_position == 9
         assert log.health().damaged_wal is None
     assert caplog.records == []
+
+
+def test_leftovers_of_commits_that_failed_are_nothing(tmp_path, caplog):
+    """A commit whose sync fails leaves its frames and its mark, and the next one is written over the first of them."""
+    path, copy = tmp_path / "log.db", tmp_path / "copy" / "log.db"
+    copy.parent.mkdir()
+    with Disk().in_use() as disk, EventLog(path, vfs=disk.name) as log:
+        log.append([said("kept")])
+        disk.fail = lambda _number, what: io_error("sync") if what == "sync" else None
+        for events in (40, 20, 1):
+            with pytest.raises(StorageError):
+                log.append([said("x" * 900) for _ in range(events)])
+        disk.fail = None
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", f"{copy}{suffix}")
+    with EventLog(copy) as log:
+        assert log.last_position == 2, "the last one was written in whole"
+        assert log.health().damaged_wal is None
+    assert "damaged" not in caplog.text
+
+
+def test_a_header_that_was_being_written_hides_nothing(crashed, caplog):
+    """The WAL begins again when all of it is in the file: a power cut then leaves a header of nothing."""
+    wal = wal_of(crashed).read_bytes()
+    with EventLog(crashed) as log:
+        assert log.last_position == 10
+    for header in (bytes(HEADER), b"\xa5" * HEADER):
+        wal_of(crashed).write_bytes(header + wal[HEADER:])
+        with EventLog(crashed) as log:
+            assert log.last_position == 10
+            assert log.health().damaged_wal is None
+    assert "damaged" not in caplog.text
+
+
+def test_a_damaged_header_over_frames_that_are_not_in_the_file_is_reported(crashed):
+    wal = wal_of(crashed).read_bytes()
+    with EventLog(crashed) as log:
+        log.append([said("more")])
+    pages = bytearray(crashed.read_bytes())
+    pages[-1] ^= 1
+    crashed.write_bytes(pages)
+    wal_of(crashed).write_bytes(bytes(HEADER) + wal[HEADER:])
+    with EventLog(crashed, read_only=True) as log:
+        assert log.health().damaged_wal is not None
 
 
 def test_frames_of_an_earlier_round_are_nothing(path, tmp_path, caplog):
