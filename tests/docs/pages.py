@@ -1,10 +1,11 @@
 """Pages of the documentation and the blocks in them: what is executed, in which order, and what it prints.
 
-A page is a story: its blocks run one after the other in one empty folder, its Python in one namespace.
+A page is a story: its blocks run one after the other in one folder, its Python in one namespace.
 
 - A `python` block is executed; the `text` block right below it is what it prints.
 - A `python title="name.py"` block is saved under that name instead, for the commands below it.
-- A `console` block has commands behind `$ `, each followed by what it prints. `make` commands run in the clone.
+- A `console` block has commands behind `$ `, each followed by what it prints. `make` commands run in the clone;
+  `export NAME=VALUE` holds for the commands after it. In the folder there is a copy of `docs/incident`.
 - `…` stands for any text within a line, and alone on a line for any lines.
 - A block that cannot run says why in a comment right above it: `<!-- not run: reason -->`.
 """

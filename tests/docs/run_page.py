@@ -16,6 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 KILLED = -9
+EXPORT = "export "
 MAKE = "make "
 
 
@@ -67,6 +68,10 @@ def _python(step: dict[str, Any], module: ModuleType) -> tuple[str, str]:
 
 def _command(text: str) -> tuple[str, str]:
     """Run a command as an interactive shell shows it: with its errors, and with the word for a killed one."""
+    if text.startswith(EXPORT):  # holds for the commands after it, as in a shell
+        name, _, value = text.removeprefix(EXPORT).strip().partition("=")
+        os.environ[name] = value
+        return "", ""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     folder = None
     if text.startswith(MAKE):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -14,17 +15,22 @@ from tests.docs.pages import ROOT, Page, PageError, matches, page_names, parse, 
 NOT_RUN = {"README.md": 1, "docs/how-to/command.md": 1, "docs/tutorial.md": 1}
 """The number of blocks of a page that are not run. Each says why in the page, above itself."""
 
+RECORDED = "docs/incident"
+"""The store that the pages ask as if they were read in the clone."""
+ZONE = "Europe/Amsterdam"
+"""Where the pages are read: times without a zone are local."""
+
 
 def run(page: Page, folder: Path) -> str:
     """Run a page in a folder; return what differs from what it shows, or nothing."""
     work = folder / "work"
-    work.mkdir()
+    shutil.copytree(ROOT / RECORDED, work / RECORDED)
     steps, results = folder / "page.json", folder / "results.json"
     steps.write_text(json.dumps([{**asdict(step), "page": page.name} for step in page.steps]))
     child = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.docs.run_page", str(steps), str(results)],
         cwd=work,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "TZ": ZONE},
         capture_output=True,
         text=True,
         timeout=240,

@@ -5,15 +5,15 @@ becomes "both". At 15:07 the process dies in the middle of three turns and is st
 night to Friday the host works on one lane while its reset is due. Friday 10:00 a bad release, 0.1.1, resets all Slack
 lanes by mistake; at 11:30 it is rolled back, and one lane is led back to its session. At 14:00 a person is erased.
 
-The same history each time, byte for byte: clock, ids and holders are given. `python -m tests.replay.incident FOLDER`
-records it.
+The same history each time, event for event: clock, ids and holders are given. The documentation ships the life of a few
+of the lanes in `docs/incident`; `python -m tests.replay.incident docs/incident` records it again.
 """
 
 import os
 import random
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,9 +21,12 @@ from unittest.mock import patch
 from zoneinfo import ZoneInfo
 
 from engine import GatewayConfig, Platform, SessionResetPolicy, SessionSource, SessionStore, acting, holders
+from engine.reader import FILE_NAME
 
 ZONE = ZoneInfo("Europe/Amsterdam")
-LANES = 200
+LANES = range(200)
+A_FEW = (*range(14), *range(120, 130), *range(160, 168))
+"""The lanes of the history that ships with the documentation."""
 IDLE = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=1440))
 BOTH = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="both", idle_minutes=1440, at_hour=4))
 
@@ -82,8 +85,9 @@ def source(lane: int) -> SessionSource:
 class Night:
     """The gateway that lives through it: its clock, its process of the moment, and who works on what."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lanes: Sequence[int] = LANES) -> None:
         self.folder = folder
+        self.lanes = lanes
         self.now = at(1, "08:55")
         self.chance = random.Random(20260701)
         self.version = "0.1.0"
@@ -137,7 +141,7 @@ class Night:
         seconds = (until - since).total_seconds()
         told = [
             (self.chance.uniform(0, seconds), lane)
-            for lane in range(LANES)
+            for lane in self.lanes
             for _ in range(self.chance.randint(1 if most > 1 else 0, most))
             if lane not in without
         ]
@@ -241,13 +245,15 @@ def given_ids(night: Night) -> Iterator[None]:
         yield
 
 
-def record(folder: Path, script: Callable[[Night], None] = live_through) -> Path:
+def record(folder: Path, script: Callable[[Night], None] = live_through, lanes: Sequence[int] = LANES) -> Path:
     """Record the incident in a folder; return its `sessions.db`."""
-    night = Night(folder)
+    night = Night(folder, lanes)
     with given_ids(night):
         script(night)
-    return folder / "sessions.db"
+    return folder / FILE_NAME
 
 
 if __name__ == "__main__":
-    record(Path(sys.argv[1]))
+    made = Path(sys.argv[1]) / FILE_NAME
+    made.unlink(missing_ok=True)
+    record(made.parent, lanes=A_FEW)
