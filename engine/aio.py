@@ -406,7 +406,7 @@ class AsyncSessionStore:
     async def import_from(
         self, path: str | os.PathLike[str], *, dry_run: bool = False, progress: ImportProgress | None = None
     ) -> ImportReport:
-        """Import the sessions of an agent's `state.db`, or of a folder with `sessions.json` (V18)."""
+        """Import an agent's `state.db`, a folder with `sessions.json`, or a web chat's with `_index.json` (V18)."""
         return await self.read(partial(self.store.import_from, path, dry_run=dry_run, progress=progress))
 
     # Views

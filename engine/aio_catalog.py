@@ -1,13 +1,14 @@
 """AsyncSessionCatalog: the same catalogue, awaitable. The host's functions are asked in threads, never on the loop."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, overload
 
+from engine.agent_sessions import FilePath, Rows
 from engine.aio import AsyncSessionStore
 from engine.catalog import AgentTranscript, LiveStreams, SessionCatalog, project_row
 from engine.chat_session import ChatSession, ChatSummary
 from engine.command import Command
-from engine.commands import chat_history as history, chat_turns as turns, chats, projects
+from engine.commands import chat_history as history, chat_imports as importing, chat_turns as turns, chats, projects
 
 T = TypeVar("T")
 
@@ -319,3 +320,65 @@ class AsyncSessionCatalog:
     async def ensure_cron_project(self) -> str:
         """Return the id of the one project of scheduled jobs; it is made if it is not there (W19)."""
         return (await self._run(projects.ensure_cron_project())).project_id
+
+    # Importing, and the agent's own sessions
+
+    async def import_session(self, document: Mapping[str, Any]) -> ChatSession:
+        """Create a session from a document with any fields of a ChatSession, as it was there (W20).
+
+        Times, unknown fields and an open turn are kept; without a `session_id` it gets a new one. Raise ConflictError
+        if a session of the id exists, or was deleted.
+        """
+        return await self._read(self._reading.whole, await self._run(importing.import_session(document)))
+
+    async def import_cli_session(
+        self,
+        session_id: str,
+        title: str | None,
+        messages: Sequence[Mapping[str, Any]],
+        model: str = "unknown",
+        profile: str | None = None,
+        created_at: float | None = None,
+        updated_at: float | None = None,
+        source: str = "cli",
+    ) -> ChatSession:
+        """Bring a session of the agent here; again, and only what is new there is added (W20).
+
+        A message is known by its source, session and `_row_id`, or without one by its place. A session that is here
+        keeps its title and attributes. Raise ConflictError for one that was deleted.
+
+        Args:
+            session_id: The id it has there, and here.
+            title: Its title, if it is new.
+            messages: All of its messages, as `get_cli_session_messages` gives them.
+            model: The model it talks to.
+            profile: The profile it belongs to.
+            created_at: When it was created, in epoch seconds; without it, the time of its first message.
+            updated_at: When it was updated; without it, the time of its last message.
+            source: The program it came from.
+        """
+        told = session_id, title, messages, model, profile, created_at, updated_at, source
+        return await self._changed(session_id, await self._read(self.catalog.bringing, *told))
+
+    async def get_cli_sessions(self, db_path: FilePath) -> Rows:
+        """Return the newest 200 conversations of an agent's `state.db` as rows of a list, newest first (W21).
+
+        Not those of source webui, nor those deleted here. A missing file has none; for one that cannot be read, a
+        warning names it.
+        """
+        return await self._read(self.catalog.get_cli_sessions, db_path)
+
+    async def get_cli_lineage(self, db_path: FilePath, session_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return what an agent's `state.db` knows of the lineage of sessions, by id: only those that have one (W21)."""
+        return await self._read(self.catalog.get_cli_lineage, db_path, session_ids)
+
+    async def get_cli_session_messages(self, db_path: FilePath, session_id: str) -> Rows:
+        """Return the messages of a session in an agent's `state.db`, ordered by row, each with its `_row_id` (W21)."""
+        return await self._read(self.catalog.get_cli_session_messages, db_path, session_id)
+
+    async def delete_cli_session(self, db_path: FilePath, session_id: str) -> bool:
+        """Delete a session from an agent's `state.db`; return True only if it was there (W21).
+
+        It is not listed or imported from there again, whoever writes its row anew. What was imported of it stays here.
+        """
+        return await self._read(self.catalog.delete_cli_session, db_path, session_id)

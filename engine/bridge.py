@@ -5,7 +5,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -44,7 +44,11 @@ class HostRow(NamedTuple):
     cron_project: Callable[[], str | None]
 
 
-def cli_sessions(db_path: FilePath, gone: Collection[str], host: HostRow) -> list[Row]:
+Gone = Callable[[Sequence[str]], Collection[str]]
+"""Tells which of many sessions were deleted here."""
+
+
+def cli_sessions(db_path: FilePath, gone: Gone, host: HostRow) -> list[Row]:
     """Return the rows of the newest 200 conversations, but those of the web chat itself and those deleted here.
 
     A file that is missing has none; one that cannot be read is named in a warning.
@@ -87,21 +91,26 @@ def cli_messages(db_path: FilePath, session_id: str) -> list[Row]:
             try:
                 if row.get("active", 1):
                     found.append(message_of(row) | {"timestamp": row["timestamp"], "_row_id": row["id"]})
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 logger.warning("message %s of session %r in %s is left out: %s", row["id"], session_id, db_path, error)
         return found
 
     return _asked(db_path, read, [])
 
 
+def has_session(db_path: FilePath, session_id: str) -> bool:
+    """Return True if a session has a row there."""
+    return _asked(db_path, lambda file: file.brief_of(session_id) is not None, False)
+
+
 def _asked(db_path: FilePath, read: Callable[[AgentFile], T], nothing: T) -> T:
     """Return what a file says; nothing of one that is missing, or that cannot be read, which is a warning."""
-    if not Path(db_path).exists():
-        return nothing
     try:
+        if not Path(db_path).exists():
+            return nothing
         with closing(AgentFile(db_path)) as file:
             return read(file)
-    except ForeignFileError as error:
+    except (ForeignFileError, OSError) as error:
         logger.warning("the sessions in %s are left out: %s", db_path, error)
         return nothing
 
@@ -109,10 +118,12 @@ def _asked(db_path: FilePath, read: Callable[[AgentFile], T], nothing: T) -> T:
 class _Listing:
     """Makes the rows of one file: each session is read in short, and those that are shown in full."""
 
-    def __init__(self, file: AgentFile, gone: Collection[str], host: HostRow) -> None:
+    def __init__(self, file: AgentFile, gone: Gone, host: HostRow) -> None:
         self._file = file
         self._host = host
-        self._briefs = {each.id: each for each in file.brief() if isinstance(each.id, str) and each.id not in gone}
+        self._briefs = {each.id: each for each in file.brief() if isinstance(each.id, str)}
+        for session_id in gone(list(self._briefs)):
+            del self._briefs[session_id]
         self._segments = {session_id: _segment(brief) for session_id, brief in self._briefs.items()}
         self._children: dict[str, list[Segment]] = {}
         for each in self._segments.values():

@@ -1,14 +1,15 @@
 """SessionCatalog: the sessions of a store as a web chat works with them."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, overload
 
+from engine.agent_sessions import AgentSessions, FilePath, Rows
 from engine.chat_session import ChatSession, ChatSummary
 from engine.chats import ChatReader
 from engine.command import Command
-from engine.commands import chat_history as history, chat_turns as turns, chats, projects
+from engine.commands import chat_history as history, chat_imports as importing, chat_turns as turns, chats, projects
 from engine.domain.errors import EngineError
 from engine.domain.project import Project
 from engine.log.protocol import Queries
@@ -103,6 +104,7 @@ class SessionCatalog:
         self.store = store
         self.host = Host(live_streams, last_workspace, default_model, active_profile)
         self.reading = ChatReader(store)
+        self.agent = AgentSessions(store, self.host.last_workspace, self.host.active_profile)
 
     @property
     def _reads(self) -> Queries:
@@ -414,3 +416,80 @@ class SessionCatalog:
     def ensure_cron_project(self) -> str:
         """Return the id of the one project of scheduled jobs; it is made if it is not there (W19)."""
         return self.store.runner.run(projects.ensure_cron_project()).project_id
+
+    # Importing, and the agent's own sessions
+
+    def import_session(self, document: Mapping[str, Any]) -> ChatSession:
+        """Create a session from a document with any fields of a ChatSession, as it was there (W20).
+
+        Times, unknown fields and an open turn are kept; without a `session_id` it gets a new one. Raise ConflictError
+        if a session of the id exists, or was deleted.
+        """
+        return self.reading.whole(self.store.runner.run(importing.import_session(document)))
+
+    def import_cli_session(
+        self,
+        session_id: str,
+        title: str | None,
+        messages: Sequence[Mapping[str, Any]],
+        model: str = "unknown",
+        profile: str | None = None,
+        created_at: float | None = None,
+        updated_at: float | None = None,
+        source: str = "cli",
+    ) -> ChatSession:
+        """Bring a session of the agent here; again, and only what is new there is added (W20).
+
+        A message is known by its source, session and `_row_id`, or without one by its place. A session that is here
+        keeps its title and attributes. Raise ConflictError for one that was deleted.
+
+        Args:
+            session_id: The id it has there, and here.
+            title: Its title, if it is new.
+            messages: All of its messages, as `get_cli_session_messages` gives them.
+            model: The model it talks to.
+            profile: The profile it belongs to.
+            created_at: When it was created, in epoch seconds; without it, the time of its first message.
+            updated_at: When it was updated; without it, the time of its last message.
+            source: The program it came from.
+        """
+        told = session_id, title, messages, model, profile, created_at, updated_at, source
+        return self._changed(session_id, self.bringing(*told))
+
+    def bringing(
+        self,
+        session_id: str,
+        title: str | None,
+        messages: Sequence[Mapping[str, Any]],
+        model: str,
+        profile: str | None,
+        created_at: float | None,
+        updated_at: float | None,
+        source: str,
+    ) -> Command[None]:
+        """Return the command that brings a session of the agent here."""
+        attributes = {"workspace": self.host.last_workspace(), "model": model, "profile": profile}
+        return importing.import_cli_session(session_id, title, messages, attributes, created_at, updated_at, source)
+
+    def get_cli_sessions(self, db_path: FilePath) -> Rows:
+        """Return the newest 200 conversations of an agent's `state.db` as rows of a list, newest first (W21).
+
+        Not those of source webui, nor those deleted here. A missing file has none; for one that cannot be read, a
+        warning names it.
+        """
+        return self.agent.rows(db_path)
+
+    def get_cli_lineage(self, db_path: FilePath, session_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return what an agent's `state.db` knows of the lineage of sessions, by id: only those that have one (W21)."""
+        return self.agent.lineage(db_path, session_ids)
+
+    def get_cli_session_messages(self, db_path: FilePath, session_id: str) -> Rows:
+        """Return the messages of a session in an agent's `state.db`, ordered by row, each with its `_row_id` (W21)."""
+        return self.agent.messages(db_path, session_id)
+
+    def delete_cli_session(self, db_path: FilePath, session_id: str) -> bool:
+        """Delete a session from an agent's `state.db`; return True only if it was there (W21).
+
+        It is not listed or imported from there again, whoever writes its row anew. What was imported of it stays here.
+        """
+        return self.agent.delete(db_path, session_id)

@@ -448,7 +448,7 @@ class SessionStore(SessionReader):
     def import_from(
         self, path: str | os.PathLike[str], *, dry_run: bool = False, progress: ImportProgress | None = None
     ) -> ImportReport:
-        """Import the sessions of an agent's `state.db`, or of a folder with `sessions.json` (V18).
+        """Import an agent's `state.db`, a folder with `sessions.json`, or a web chat's with `_index.json` (V18).
 
         The source is only read. Running it again adds what is new there; `dry_run` says what would be imported.
         """

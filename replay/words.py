@@ -212,6 +212,7 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
     ),
     c.SessionRotated: lambda event: f"goes on under the id {event.session_id}",
     c.SessionDeleted: lambda _: "deleted: it is not shown any more",
+    c.AgentSessionDeleted: lambda _: "deleted from its agent's database: it is not imported again",
     c.PendingReplaced: lambda _: "the open turn answers something else",
     c.MessageExtended: lambda event: f"message @{event.position} got {', '.join(sorted(map(str, event.added)))} too",
     c.ContextReplaced: lambda event: _list_replaced("the model's context", event.keep, len(event.messages)),

@@ -1,40 +1,62 @@
 """Imports: what was found in another program's files becomes events, each with its own time (V18)."""
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 from engine.command import Command
+from engine.commands.chat_imports import begun, seen_of, settled
 from engine.commands.sessions import free_title
 from engine.domain import events as e
 from engine.domain.entry import SessionEntry
 from engine.domain.keys import check_session_id
 from engine.domain.messages import appended
-from engine.domain.session import COMPRESSION, Session
+from engine.domain.session import COMPRESSION, Imported, Session
 from engine.domain.times import microseconds
-from engine.imports.found import FoundMessage, FoundSession
+from engine.errors import SessionConflictError
+from engine.imports.found import FoundSession
+from engine.imports.found_message import FoundMessage
 from engine.work import Work
 
 _WHY = "imported"
 _Relation = Literal["root", "compression", "child"]
 
 
-class Imported(NamedTuple):
+class Begun(NamedTuple):
     """The state of a session after earlier imports: if it is there, and the last row of its messages."""
 
     known: bool
     row: int
 
 
-def begin_import(found: FoundSession) -> Command[Imported]:
+def begin_import(found: FoundSession) -> Command[Begun]:
     """Return the command that makes a session, or says how far an earlier import came."""
     check_session_id(found.session_id)
     return Command("import", _begin, (found,))
 
 
-def _begin(work: Work, found: FoundSession) -> Imported:
-    session = work.session(found.session_id)
-    if session is not None:
-        return Imported(True, session.imported_row)
+def imported_before(session: Session | None, found: FoundSession) -> Begun:
+    """Return how far an earlier import of the same source came; raise if the session is not this source's to fill."""
+    if session is None:
+        return Begun(False, 0)
+    if session.deleted or session.gone:
+        raise SessionConflictError(found.session_id, "was deleted here; it is not imported again")
+    before = session.imported.get(found.key)
+    if before is None:
+        raise SessionConflictError(found.session_id, "is here already, and did not come from this source; it stays")
+    return Begun(True, before.row)
+
+
+def _begin(work: Work, found: FoundSession) -> Begun:
+    before = imported_before(work.session(found.session_id), found)
+    if before.known:
+        return before
+    work.time = found.created_at
+    session = _created(work, found) if found.chat is None else begun(work, found.session_id, found.chat)
+    work.on_session(session, e.SessionImported(source=found.key, row=0), _WHY)
+    return before
+
+
+def _created(work: Work, found: FoundSession) -> Session:
     parent = None if found.parent_session_id is None else work.session(found.parent_session_id)
     goes_on = parent is not None and found.relation == COMPRESSION
     created = e.SessionCreated(
@@ -45,25 +67,26 @@ def _begin(work: Work, found: FoundSession) -> Imported:
         relation=cast(_Relation, found.relation if parent is not None else "root"),
         family_id=None if parent is None else parent.family_id,
     )
-    work.time = found.created_at
     session = work.on_session(Session(found.session_id), created, _WHY)
     if found.title is not None:
-        work.on_session(session, e.SessionTitled(title=free_title(work, found.title, session)), _WHY)
-    return Imported(False, 0)
+        title = e.SessionTitled(title=free_title(work, found.title, session))
+        session = work.on_session(session, title, _WHY)
+    return session
 
 
-def import_messages(session_id: str, messages: Sequence[FoundMessage], source: str) -> Command[int]:
-    """Return the command that appends a batch of messages; it counts those that were new."""
-    return Command("import", _append, (session_id, messages, source))
+def import_messages(found: FoundSession, messages: Sequence[FoundMessage]) -> Command[int]:
+    """Return the command that appends a batch of a session's messages; it counts those that were new."""
+    return Command("import", _append, (found, messages))
 
 
-def _append(work: Work, session_id: str, messages: Sequence[FoundMessage], source: str) -> int:
-    session = work.known(session_id)
+def _append(work: Work, into: FoundSession, messages: Sequence[FoundMessage]) -> int:
+    session = work.known(into.session_id)
+    row = _before(session, into).row
     new = 0
     for found in messages:
-        if found.row <= session.imported_row:
+        if found.row <= row:
             continue
-        event = appended(found.message)
+        event = appended(found.message) if into.chat is None else e.MessageAppended(message=found.message)
         if event.message_id is not None and not work.reserve_message_id(session, event.message_id):
             continue
         work.time = found.time
@@ -72,9 +95,15 @@ def _append(work: Work, session_id: str, messages: Sequence[FoundMessage], sourc
             session = _hide(work, session, found)
         new += 1
     last = messages[-1]
-    if last.row > session.imported_row:
-        work.on_session(session, e.SessionImported(source=source, row=last.row), _WHY)
+    if last.row > row:
+        work.on_session(session, e.SessionImported(source=into.key, row=last.row), _WHY)
     return new
+
+
+def _before(session: Session, found: FoundSession) -> Imported:
+    """Return how far the same source was imported; raise if the session was deleted meanwhile, say."""
+    imported_before(session, found)
+    return session.imported[found.key]
 
 
 def _hide(work: Work, session: Session, found: FoundMessage) -> Session:
@@ -85,40 +114,49 @@ def _hide(work: Work, session: Session, found: FoundMessage) -> Session:
     return work.on_session(session, e.TranscriptRewritten(messages=[], cause="compress"), _WHY)
 
 
-def end_import(found: FoundSession) -> Command[bool]:
-    """Return the command that counts what a session used and ends it as it had ended; False if that was done before."""
-    return Command("import", _finish, (found,))
+def end_import(found: FoundSession, project_id: str | None = None) -> Command[bool]:
+    """Return the command that counts what a session used and ends it as it had ended; False if that was done before.
+
+    A web chat gets its place, context and turn; `project_id` is that of its project here.
+    """
+    return Command("import", _finish, (found, project_id))
 
 
 _SPENT = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd")
 
 
-def _finish(work: Work, found: FoundSession) -> bool:
+def _finish(work: Work, found: FoundSession, project_id: str | None) -> bool:
     session = work.known(found.session_id)
     seen = {name: value for name in _SPENT if (value := getattr(found, name))}
     seen |= {name: value for name in ("end_reason", "child_session_id") if (value := getattr(found, name)) is not None}
-    before = session.imported_seen
+    if found.chat is not None:
+        seen |= seen_of(found.chat)
+    imported = _before(session, found)
+    before = imported.seen
     if before == seen:
         return False
     work.time = found.ended_at or found.created_at
     usage = {name: seen[name] - (before or {}).get(name, 0) for name in _SPENT if name in seen}
     if any(value > 0 for value in usage.values()):
         spent = {name: max(value, 0) for name, value in usage.items()}
-        event = e.UsageRecorded(session_id=session.session_id, model=found.model, provider=found.provider, **spent)
-        session = work.on_session(session, event, _WHY)
+        used = e.UsageRecorded(session_id=session.session_id, model=found.model, provider=found.provider, **spent)
+        session = work.on_session(session, used, _WHY)
     if found.title is not None and session.title is None and before is not None:
         session = work.on_session(session, e.SessionTitled(title=free_title(work, found.title, session)), _WHY)
-    end = _end_of(session, found)
+    end = _end_of(session, found, before or {})
     if end is not None:
         session = work.on_session(session, end, _WHY)
-    imported = e.SessionImported(source=found.source, row=session.imported_row, seen=seen)
-    work.on_session(session, imported, _WHY)
+    if found.chat is not None:
+        session = settled(work, session, found.chat, before, project_id)
+    event = e.SessionImported(source=found.key, row=imported.row, seen=seen)
+    work.on_session(session, event, _WHY)
     return True
 
 
-def _end_of(session: Session, found: FoundSession) -> e.SessionEnded | e.SessionCompressed | None:
+def _end_of(
+    session: Session, found: FoundSession, before: Mapping[str, Any]
+) -> e.SessionEnded | e.SessionCompressed | None:
     """Return how a session ended, if it did and nobody here has said so, or has reopened it."""
-    before = session.imported_seen or {}
     if found.child_session_id is not None and "child_session_id" not in before:
         open_end = session.end_reason == COMPRESSION and session.child_session_id is None
         if session.end_reason is None or open_end:

@@ -3,7 +3,8 @@
 from engine.chat_values import check_chat_id, checked_color, checked_project_name
 from engine.command import Command
 from engine.domain import chat_events as c
-from engine.domain.project import CRON_COLOR, CRON_NAME, Project
+from engine.domain.project import CRON_COLOR, CRON_ID, CRON_NAME, Project
+from engine.domain.streams import project_stream
 from engine.work import Work
 from projections.inline.chats import sessions_in
 from projections.inline.projects import project_named
@@ -56,4 +57,8 @@ def ensure_cron_project() -> Command[Project]:
 def _ensure(work: Work) -> Project:
     """Return the project of scheduled jobs; make it if there is none. The write lock keeps it one."""
     found = project_named(work.transaction, CRON_NAME)
-    return found or _create(work, CRON_NAME, CRON_COLOR)
+    if found is not None:
+        return found
+    was_there = work.transaction.version(project_stream(CRON_ID)) is not None
+    project = Project(work.new_id() if was_there else CRON_ID)
+    return work.on_project(project, c.ProjectCreated(name=CRON_NAME, color=CRON_COLOR))

@@ -56,6 +56,11 @@ class SessionDeleted(Event, frozen=True, tag="session.deleted"):
     """The session was deleted: it is not shown any more, and its id is never used again."""
 
 
+@event()
+class AgentSessionDeleted(Event, frozen=True, tag="session.deleted_at_agent"):
+    """The session was deleted from its agent's database: it is not listed from there again, nor imported."""
+
+
 @event(token="t-1", started_at=1782915930.0, user_message="hello again")
 class PendingReplaced(Event, frozen=True, tag="session.pending_replaced"):
     """The open turn of a chat answers this instead."""

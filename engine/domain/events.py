@@ -379,11 +379,14 @@ class UsageRecorded(Event, frozen=True, tag="usage.recorded"):
 class SessionImported(Event, frozen=True, tag="session.rows_imported"):
     """The session came from another program's files, up to a row of its messages there.
 
-    `seen` is what its tokens, its cost and its end were there, once they came too: a later import adds what is new.
+    `source` names the program, and how its messages are counted where they have no rows. `rows` are those that came
+    with this event, if not all up to `row` did. `seen` is what its tokens, its cost and its end were there, once they
+    came too: a later import adds what is new.
     """
 
     source: str
     row: int
+    rows: list[int] = msgspec.field(default_factory=list)
     seen: dict[str, Any] | None = None
 
 
@@ -495,6 +498,7 @@ AnyEvent = (
     | c.SessionMoved
     | c.SessionRotated
     | c.SessionDeleted
+    | c.AgentSessionDeleted
     | c.PendingReplaced
     | c.MessageExtended
     | c.ContextReplaced

@@ -7,6 +7,8 @@ from engine.domain.encoding import Content
 
 CRON_NAME = "Cron Jobs"
 CRON_COLOR = "#6366f1"
+CRON_ID = "c20c20c20c20"
+"""The id that the project of scheduled jobs gets, so that it can be told before anybody has made the project."""
 
 
 class Project(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

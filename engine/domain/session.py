@@ -23,13 +23,21 @@ _encode = msgspec.json.encode
 _replace = msgspec.structs.replace
 
 
+class Imported(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """How far a session was imported from a source: its last row, and what tokens, cost and end were there."""
+
+    row: int = 0
+    seen: dict[str, Any] | None = None
+
+
 class Session(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The head of a session.
 
     `live` counts the messages that are neither undone nor rewritten away. `undone_at` is the version of the last undo
     that can be restored; that event names the one before it. `history_from` is the version at which the present
     history begins. A fork knows which conversation it came from, and the position of the last message it took from
-    there. An imported session knows the last row it was imported up to, and what its tokens and its end were there.
+    there. An imported session knows how far it was imported, by source. `gone` is one that was deleted from its agent's
+    database.
     """
 
     session_id: str
@@ -51,9 +59,9 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     history_from: int = 0
     forked_from: str | None = None
     forked_at: int = 0
-    imported_row: int = 0
-    imported_seen: dict[str, Any] | None = None
+    imported: dict[str, Imported] = {}
     deleted: bool = False
+    gone: bool = False
 
     @property
     def recoverable(self) -> bool:
@@ -162,8 +170,9 @@ def _restored(session: Session, event: e.TranscriptRestored, _time: int) -> Sess
 
 
 def _imported(session: Session, event: e.SessionImported, _time: int) -> Session:
-    seen = session.imported_seen if event.seen is None else event.seen
-    return _replace(session, imported_row=event.row, imported_seen=seen)
+    before = session.imported.get(event.source, Imported())
+    seen = before.seen if event.seen is None else event.seen
+    return _replace(session, imported={**session.imported, event.source: Imported(event.row, seen)})
 
 
 def _titled(session: Session, event: e.SessionTitled, _time: int) -> Session:
@@ -173,6 +182,15 @@ def _titled(session: Session, event: e.SessionTitled, _time: int) -> Session:
 def _deleted(session: Session, _event: c.SessionDeleted, time: int) -> Session:
     """End a session for good and give its title free."""
     return _replace(session, deleted=True, title=None, title_is_auto=False, end_reason=DELETED, ended_at=time)
+
+
+def _gone(session: Session, _event: c.AgentSessionDeleted, time: int) -> Session:
+    """Remember that an agent's session was deleted there; one that was never here is a deleted one here too."""
+    if session.version:
+        return _replace(session, gone=True)
+    own = session.session_id
+    deleted = _deleted(session, c.SessionDeleted(), time)
+    return _replace(deleted, gone=True, conversation_id=own, family_id=own, created_at=time)
 
 
 def _erased(session: Session, event: Erased, time: int) -> Session:
@@ -205,6 +223,7 @@ _EVOLVE: dict[type, Callable[[Session, Any, int], Session]] = {
     e.SessionTitled: _titled,
     e.SessionImported: _imported,
     c.SessionDeleted: _deleted,
+    c.AgentSessionDeleted: _gone,
     Erased: _erased,
     Archived: _appended,
 }

@@ -10,6 +10,7 @@ from engine.domain.transcript import MESSAGES
 _NOBODYS = frozenset(
     kind.TOPIC
     for kind in (
+        c.AgentSessionDeleted,
         c.ProjectDeleted,
         c.SessionArchived,
         c.SessionDeleted,

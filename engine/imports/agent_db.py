@@ -1,13 +1,14 @@
 """The database of an agent, `state.db`, as the published hermes-agent makes it: sessions, messages and routes (V18)."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.domain.entry import SessionEntry
-from engine.imports.found import FoundMessage, FoundSession
+from engine.imports.found import FoundProject, FoundSession
+from engine.imports.found_message import FoundMessage
 from engine.imports.report import ImportReport
+from engine.imports.times import micros
 from engine.log.sqlite.agent import AgentFile
 
 _JSON_MARK = "\0json:"
@@ -84,7 +85,7 @@ class AgentDatabase:
         for row in self._file.messages(session_id, after):
             try:
                 yield FoundMessage(row["id"], micros(row["timestamp"]), message_of(row), _state(row))
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 report.skip(f"message {row['id']} of session {session_id!r}", error)
 
     def lanes(self, report: ImportReport) -> Iterator[SessionEntry]:
@@ -95,18 +96,13 @@ class AgentDatabase:
             except (ValueError, TypeError, KeyError) as error:
                 report.skip(f"lane {key!r}", error)
 
+    def projects(self, report: ImportReport) -> Iterator[FoundProject]:  # noqa: ARG002 - an agent has none
+        """Yield nothing: an agent has no projects."""
+        return iter(())
+
     def close(self) -> None:
         """Close the database."""
         self._file.close()
-
-
-def micros(seconds: Any) -> int:
-    """Return epoch seconds as UTC microseconds; raise ValueError for a time that is none."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
-        raise ValueError(f"a time must be epoch seconds, not {seconds!r:.100}")
-    if abs(seconds) > 1e11:
-        raise ValueError(f"the time {seconds!r} is none that a calendar has")
-    return round(seconds * 1e6)
 
 
 def _with_ancestors(session_id: str, parents: Mapping[str, Any], done: set[str]) -> list[str]:
@@ -120,13 +116,15 @@ def _with_ancestors(session_id: str, parents: Mapping[str, Any], done: set[str])
     return chain[::-1]
 
 
-def _origin(row: dict[str, Any]) -> dict[str, Any] | None:
+def _origin(row: dict[str, Any]) -> dict[str, Any]:
+    """Return where a session came from; of one that nobody wrote to from outside, the program alone."""
     text = row.get("origin_json")
     if text:
         origin = json.loads(text)
-        return origin if isinstance(origin, dict) else None
+        if isinstance(origin, dict):
+            return {"platform": row["source"]} | origin
     if not row.get("chat_id") and not row.get("user_id"):
-        return None
+        return {"platform": row["source"]}
     names = ("user_id", "chat_id", "chat_type", "thread_id")
     known = {name: row[name] for name in names if row.get(name)}
     return {"platform": row["source"], "chat_type": "dm"} | known

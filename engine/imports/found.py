@@ -6,6 +6,8 @@ from typing import Any, Protocol
 import msgspec
 
 from engine.domain.entry import SessionEntry
+from engine.imports.chat_document import ChatDocument
+from engine.imports.found_message import FoundMessage
 from engine.imports.report import ImportReport
 
 
@@ -30,22 +32,33 @@ class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     model: str | None = None
     provider: str | None = None
+    counted: str = ""
+    """What its messages are numbered by, where they have no rows: lines or places."""
+    chat: ChatDocument | None = None
+    """A web chat has this beside its messages, which it has as they were given."""
+
+    @property
+    def key(self) -> str:
+        """Return the name under which the store remembers how far it was imported."""
+        return f"{self.source} {self.counted}" if self.counted else self.source
 
 
-class FoundMessage(msgspec.Struct, frozen=True):
-    """A message of a source: its row there, when it was said, and whether it is still part of the history."""
+class FoundProject(msgspec.Struct, frozen=True):
+    """A project of a source. Times are UTC microseconds."""
 
-    row: int
-    time: int
-    message: dict[str, Any]
-    state: str = "live"
-    """`live`, `undone` by the user, or `compacted` into a summary that follows."""
+    project_id: str
+    name: str
+    color: str | None
+    created_at: int
 
 
 class ImportSource(Protocol):
     """A place that sessions are imported from. It is only read."""
 
     name: str
+
+    def projects(self, report: ImportReport) -> Iterator[FoundProject]:
+        """Yield the projects that sessions are in."""
 
     def sessions(self, report: ImportReport) -> Iterator[FoundSession]:
         """Yield sessions, parents before their children."""

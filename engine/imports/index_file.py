@@ -7,12 +7,14 @@ from typing import Any
 
 from engine.domain.entry import SessionEntry
 from engine.domain.times import microseconds
-from engine.imports.agent_db import micros
-from engine.imports.found import FoundMessage, FoundSession
+from engine.imports.found import FoundProject, FoundSession
+from engine.imports.found_message import FoundMessage
 from engine.imports.report import ImportReport
+from engine.imports.times import micros
 from engine.log.errors import ForeignFileError
 
 INDEX = "sessions.json"
+_LINES = "lines"
 
 
 class IndexFolder:
@@ -63,12 +65,12 @@ class IndexFolder:
                 cache_read_tokens=entry.cache_read_tokens,
                 cache_write_tokens=entry.cache_write_tokens,
                 cost_usd=entry.estimated_cost_usd or None,
+                counted=_LINES,
             )
         for path in sorted(self._folder.glob("*.jsonl")):
             if path.stem not in entries:
-                yield FoundSession(
-                    session_id=path.stem, source="gateway", created_at=micros(path.stat().st_mtime), lane=None
-                )
+                created_at = micros(path.stat().st_mtime)
+                yield FoundSession(session_id=path.stem, source="gateway", created_at=created_at, counted=_LINES)
 
     def messages(self, session_id: str, after: int, report: ImportReport) -> Iterator[FoundMessage]:
         """Yield the messages of a transcript, a line each; its row is the number of its line."""
@@ -82,8 +84,12 @@ class IndexFolder:
                     continue
                 try:
                     yield _found(row, line, changed)
-                except (ValueError, TypeError) as error:
+                except (ValueError, TypeError, RecursionError) as error:
                     report.skip(f"line {row} of {path.name}", error)
+
+    def projects(self, report: ImportReport) -> Iterator[FoundProject]:  # noqa: ARG002 - there were none
+        """Yield nothing: older installations had no projects."""
+        return iter(())
 
     def close(self) -> None:
         """Close nothing: each file is closed when it was read."""

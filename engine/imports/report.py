@@ -17,6 +17,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
     sessions: int = 0
     messages: int = 0
     lanes: int = 0
+    projects: int = 0
     known: int = 0
     """Messages that an earlier run has imported."""
     dry_run: bool = False

@@ -223,6 +223,8 @@ class ForeignFileError(LogError, DataError):
     """
 
     code = "foreign_file"
+    damaged = False
+    """True if a part of the file is damaged: the rest may still be read."""
 
 
 class ArchiveError(LogError, DataError):

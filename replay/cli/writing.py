@@ -23,8 +23,8 @@ from replay.words import counted
 def import_(run: Run, source: str, reason: str | None) -> None:
     """Import the sessions of another program.
 
-    SOURCE is an agent's state.db, or a folder with sessions.json and transcripts. It is only read; running it again
-    adds what is new. A folder without a store gets one.
+    SOURCE is an agent's state.db, a folder with sessions.json and transcripts, or a web chat's folder with _index.json.
+    It is only read; running it again adds what is new. A folder without a store gets one.
     """
     if not run.dry_run:
         run.confirm(f"import {source} into the store at {run.where}?")
@@ -38,7 +38,7 @@ def import_(run: Run, source: str, reason: str | None) -> None:
 
 
 def _imported(item: Item) -> list[Line]:
-    names = ("source", "sessions", "messages", "lanes", "known")
+    names = ("source", "sessions", "messages", "lanes", "projects", "known")
     said: list[Line] = [[(f"{name:<10}", "dim"), (shown(item[name]), "")] for name in names]
     said += [[("left out  ", "yellow"), (f"{each['item']}: {each['reason']}", "")] for each in item["skipped"]]
     return [*said, [("dry run: nothing was written", "bold")]] if item["dry_run"] else said

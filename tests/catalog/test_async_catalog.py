@@ -16,7 +16,7 @@ from engine import (
     UnknownSessionError,
 )
 
-FOR_THE_PACKAGE = {"repairing", "sweeping"}
+FOR_THE_PACKAGE = {"bringing", "repairing", "sweeping"}
 
 
 def public(kind: type) -> dict[str, Any]:

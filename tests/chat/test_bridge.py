@@ -2,11 +2,15 @@
 
 import json
 import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
 from engine.bridge import ROW, HostRow, cli_lineage, cli_messages, cli_sessions
+from engine.log.sqlite import foreign
 from tests.imports.sources import START, add_message, add_session, agent_db
 
 HOST = HostRow("/work", "default", lambda: "c0ffee000000")
@@ -24,8 +28,8 @@ def path(tmp_path):
     return tmp_path / "state.db"
 
 
-def listed(path, gone=()):
-    return cli_sessions(path, gone, HOST)
+def listed(path):
+    return cli_sessions(path, lambda _: (), HOST)
 
 
 def open_files():
@@ -189,3 +193,68 @@ def test_listing_leaves_the_file_and_the_number_of_open_files_alone(source, path
         assert len(cli_messages(path, "s")) == 1
     assert (path.read_bytes(), open_files()) == (before, files)
     assert [each.name for each in path.parent.iterdir()] == ["state.db"]
+
+
+def test_what_a_writer_left_is_read_and_stays_as_it_is(tmp_path):
+    """W21, V18: a write-ahead log of one that works, of one that died, and a copy without its index."""
+    folders = [tmp_path / name for name in ("live", "dead", "copy")]
+    folders[0].mkdir()
+    connection = agent_db(folders[0] / "state.db")
+    connection.execute("PRAGMA journal_mode=wal")
+    add_session(connection, "s")
+    add_message(connection, "s", "x")
+    shutil.copytree(folders[0], folders[1])
+    shutil.copytree(folders[0], folders[2], ignore=shutil.ignore_patterns("*-shm"))
+    for folder in folders:
+        before = {each.name: each.read_bytes() for each in folder.iterdir() if folder != folders[0]}
+        names = sorted(each.name for each in folder.iterdir())
+        assert len(listed(folder / "state.db")) == 1
+        assert len(cli_messages(folder / "state.db", "s")) == 1
+        assert sorted(each.name for each in folder.iterdir()) == names
+        assert {name: (folder / name).read_bytes() for name in before} == before
+    connection.close()
+
+
+HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+connection.execute("UPDATE sessions SET title = 'half'")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_that_another_program_keeps_locked_is_a_warning(source, path, caplog, monkeypatch):
+    """W21, V18: what is half written is not read."""
+    monkeypatch.setattr(foreign, "_PATIENCE", 0.01)
+    add_session(source, "s")
+    source.close()
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout.readline() == "held\n"
+    assert listed(path) == []
+    assert "keeps it locked" in caplog.text
+    child.kill()
+    child.communicate()
+    assert listed(path)[0]["title"] == "Telegram Session"
+
+
+def test_a_change_that_was_cut_off_is_a_warning(tmp_path, source, path, caplog):
+    """W21, V18: its own program has to take it back first."""
+    source.execute("PRAGMA cache_size = 1")
+    add_session(source, "s")
+    source.execute("BEGIN")
+    source.executemany(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', ?, 1.0)",
+        [("x" * 500,) for _ in range(200)],
+    )
+    (tmp_path / "cut").mkdir()
+    for each in tmp_path.glob("state.db*"):
+        shutil.copy(each, tmp_path / "cut")
+    source.rollback()
+    assert (tmp_path / "cut" / "state.db-journal").exists()
+    assert listed(tmp_path / "cut" / "state.db") == []
+    assert "open it with its own program" in caplog.text
+    assert len(list((tmp_path / "cut").iterdir())) == 2

@@ -231,7 +231,7 @@ def test_what_is_no_agents_database_is_refused_with_what_to_do(store, tmp_path, 
         (tmp_path / "nothing", "does not exist"),
         (tmp_path / "text", "not a SQLite file"),
         (tmp_path / "state.db", "no content, role, session_id, timestamp"),
-        (tmp_path / "sessions", "neither sessions.json nor state.db"),
+        (tmp_path / "sessions", "neither sessions.json nor _index.json nor state.db"),
     ):
         with pytest.raises(ForeignFileError, match=said):
             store.import_from(path)

@@ -13,6 +13,9 @@ from engine.log.sqlite.locks import Patience
 
 _AT_ONCE = 500
 _PATIENCE = 2.0
+_WITHOUT_LOCKS = "unix-none"
+_HEADER, _VERSION, _WAL_VERSION = 20, 18, b"\2\2"
+"""The bytes of a file's header up to its write and read versions, which are 2 for a file with a WAL."""
 
 
 class ForeignFile:
@@ -33,14 +36,34 @@ class ForeignFile:
             raise
 
     def _open(self) -> apsw.Connection:
-        """Open a file that is being written with its WAL, any other without touching its folder."""
-        live = Path(f"{self.path}-wal").exists()
-        uri = f"file:{quote(str(Path(self.path).absolute()))}?mode=ro{'' if live else '&immutable=1'}"
-        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        """Open a file as its state allows, without making or changing anything beside it."""
+        wanted, vfs = self._way()
+        uri = f"file:{quote(str(Path(self.path).absolute()))}?mode=ro{wanted}"
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, vfs=vfs)
         connection.set_busy_handler(Patience(_PATIENCE))
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if vfs is not None:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the index of the WAL is kept in memory
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
+
+    def _way(self) -> tuple[str, str | None]:
+        """Return how to open: by locks, by what the writer shares, or alone where nobody can be writing."""
+        if not self._has_wal():
+            return "", None
+        if not Path(f"{self.path}-wal").exists():
+            return "&immutable=1", None
+        if Path(f"{self.path}-shm").exists():
+            return "&readonly_shm=1", None
+        return "", _WITHOUT_LOCKS  # a writer died, or it is a copy: with locks SQLite would make a -shm
+
+    def _has_wal(self) -> bool:
+        try:
+            with Path(self.path).open("rb") as file:
+                return file.read(_HEADER)[_VERSION:] == _WAL_VERSION
+        except OSError as error:
+            raise ForeignFileError(f"{self.path} cannot be read: {error}") from error
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query."""
@@ -105,9 +128,15 @@ class ForeignFile:
                 why = "another program keeps it locked; stop that program or try again"
             case apsw.CorruptError():
                 why = "it is damaged; let its own program repair it first"
+            case apsw.ReadOnlyError() | apsw.CantOpenError():
+                why = (
+                    f"it was left in the middle of a change, or may not be read ({error}); open it with its own program"
+                )
             case _:
                 why = str(error)
-        return ForeignFileError(f"{self.path} cannot be read: {why}")
+        found = ForeignFileError(f"{self.path} cannot be read: {why}")
+        found.damaged = isinstance(error, apsw.CorruptError)
+        return found
 
     def close(self) -> None:
         """Close the file."""

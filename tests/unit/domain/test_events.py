@@ -46,6 +46,7 @@ FROZEN_TAGS = {
     "session.context_replaced",
     "session.created",
     "session.deleted",
+    "session.deleted_at_agent",
     "session.ended",
     "session.forked",
     "session.moved",
