@@ -24,7 +24,7 @@ _replace = msgspec.structs.replace
 
 
 class Imported(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How far a session was imported from a source: its last row, and what tokens, cost and end were there."""
+    """The state of an import from one source: the last row that came, and what tokens, cost and end were there."""
 
     row: int = 0
     seen: dict[str, Any] | None = None
