@@ -12,6 +12,7 @@
     return { node: node, i: node.dataset.i === undefined ? null : +node.dataset.i, from: +node.dataset.from };
   });
   var heads = document.querySelectorAll(".head"), none = document.getElementById("none");
+  var bar = slider.closest(".bar");
   slider.max = last;
 
   function state(i) {
@@ -61,6 +62,7 @@
       if (each.i === null || later) return;
       current = each.node;
     });
+    story.forEach(function (each) { each.node.classList.toggle("last", each.node === current); });
     text("st-position", "@" + step.p);
     text("st-event", (at + 1) + " of " + (last + 1));
     text("st-session", now.session || "none");
@@ -82,9 +84,16 @@
     if (newest) center(newest);
   }
 
+  // The box may reach below the bar: what is there cannot be seen, so a box that scrolls can be scrolled on by as much.
   function center(node) {
     var box = node.parentNode;
-    box.scrollTop += node.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
+    box.style.paddingBottom = "";
+    var frame = box.getBoundingClientRect(), below = Math.max(0, frame.bottom - bar.getBoundingClientRect().top);
+    var seen = frame.height - below;
+    if (seen < 80) { below = 0; seen = frame.height; }
+    if (below && box.scrollHeight > box.clientHeight) box.style.paddingBottom = below + "px";
+    var place = node.getBoundingClientRect();
+    box.scrollTop += place.top - frame.top - Math.max(0, (seen - place.height) / 2);
   }
 
   function stop() {

@@ -32,8 +32,9 @@ _NO_STEPS = frozenset({"usage", "touched"})
 _TICKS = (5, 15, 30, 60, 120, 240, 360, 720, 1440, 2880, 10080, 43200)
 _MOST_TICKS = 11
 _PAUSE = 3600.0
-_CLOSE = 3.2
-_ROWS = 3
+_CLOSE = {"w": 3.2, "n": 8.0}
+"""How near to each other signs cannot stand in a row, in hundredths, on a wide and on a narrow page."""
+_ROWS = 4
 _PLAIN = Sign("·", "dim", 0, "other")
 
 Change = Callable[[str], str]
@@ -102,8 +103,8 @@ class _Page:
             yield f'<p class="note">{counted(line.left_out, "older event")} left out: the page shows the latest.</p>'
         yield from self._picture()
         yield '<div class="columns"><section class="card"><h2>Transcript</h2>'
-        yield '<p class="note no-js">All messages in their order. Those that are struck through were undone or'
-        yield "rewritten, or are of a former session.</p>"
+        yield '<p class="note no-js">All messages in their order, session by session. Those that are struck through'
+        yield "were undone or rewritten.</p>"
         yield from self._transcript()
         yield '<p class="empty js-only" id="none" hidden>No message is live at this moment.</p></section>'
         yield '<div class="right">'
@@ -117,7 +118,7 @@ class _Page:
     def _facts(self) -> Iterator[str]:
         line = self._line
         yield f"<b>{_day(line.began)} {line.began:%H:%M}</b> to <b>{_day(line.ended)} {line.ended:%H:%M}</b>"
-        yield f"<b>{span((line.ended - line.began).total_seconds())}</b> of {line.kind}"
+        yield f"{line.kind}, <b>{span((line.ended - line.began).total_seconds())}</b>"
         for number, noun in ((len(line.legs), "session"), (len(line.messages), "message"), (len(line.turns), "turn")):
             words = counted(number, noun).split(" ")
             yield f"<b>{words[0]}</b> {words[1]}"
@@ -168,25 +169,26 @@ class _Page:
             at, number = at + step, number + 1
 
     def _signs(self, label: str, marks: Sequence[LifeEvent]) -> Iterator[str]:
-        """Yield rows of signs: those that would cover each other stand below one another."""
-        rows: list[list[tuple[float, LifeEvent]]] = [[] for _ in range(_ROWS)]
-        for event in marks:
-            x = self._x(event.time)
-            free = [row for row in rows if not row or x - row[-1][0] >= _CLOSE]
-            (free or rows)[0].append((x, event))
-        for number, row in enumerate(each for each in rows if each):
-            signs = "".join(self._sign(x, event) for x, event in row)
-            name = label if number == 0 else ""
-            yield f'<span>{name}</span><div class="track">{signs}<i class="head"></i></div>'
+        """Yield a row of signs: those that would cover each other stand below one another."""
+        if not marks:
+            return
+        places = [self._x(each.time) for each in marks]
+        rows = {size: _rows(places, close) for size, close in _CLOSE.items()}
+        heights = ";".join(f"--{size}:{max(each) + 1}" for size, each in rows.items())
+        signs = "".join(
+            self._sign(event, ";".join(f"--{size}:{each[number]}" for size, each in rows.items()))
+            for number, event in enumerate(marks)
+        )
+        yield f'<span>{label}</span><div class="track signs" style="{heights}">{signs}<i class="head"></i></div>'
 
-    def _sign(self, x: float, event: LifeEvent) -> str:
+    def _sign(self, event: LifeEvent, row: str) -> str:
         sign, said = (
             SIGNS.get(event.kind, _PLAIN),
             self._shown(f"{_day(event.time)} {event.time:%H:%M} {event.sentence}"),
         )
         return (
-            f'<button class="sign g-{sign.style}" style="left:{x}%" data-go="{self._numbers.get(event.position, 0)}" '
-            f'title="{said}" aria-label="{said}">{sign.glyph}</button>'
+            f'<button class="sign g-{sign.style}" style="left:{self._x(event.time)}%;{row}" '
+            f'data-go="{self._numbers.get(event.position, 0)}" title="{said}" aria-label="{said}">{sign.glyph}</button>'
         )
 
     def _transcript(self) -> Iterator[str]:
@@ -200,7 +202,7 @@ class _Page:
         yield "</ol>"
 
     def _message(self, said: Said) -> str:
-        over = said.live[-1][1] is not None or said.session_id != self._life.sessions[-1]
+        over = said.live[-1][1] is not None
         live = _json(said.live)
         at = moment(said.time, self._zone)
         head = _time(at)
@@ -224,7 +226,7 @@ class _Page:
         for pause in line.silences:
             if pause.seconds >= _PAUSE:
                 after = next((n for n, step in enumerate(self._steps) if step.time >= pause.ended), len(self._steps))
-                words = f"{span(pause.seconds)} of silence"
+                words = f"{span(pause.seconds)} of silence from {_day(pause.began)} {pause.began:%H:%M}"
                 entries.append((pause.began, after, f'<li class="pause" data-from="{after}">{words}</li>'))
         yield '<ol class="story">'
         yield from (words for _, _, words in sorted(entries, key=lambda each: each[:2]))
@@ -259,6 +261,18 @@ class _Page:
                     for key, each in changed.items()
                 },
             }
+
+
+def _rows(places: Sequence[float], close: float) -> list[int]:
+    """Return a row for each place, so that none in a row is closer to another than that; the rest share one."""
+    last: list[float] = []
+    found = []
+    for x in places:
+        free = (number for number, before in enumerate(last) if x - before >= close)
+        row = next(free, len(last) if len(last) < _ROWS else 0)
+        last[row : row + 1] = [x]
+        found.append(row)
+    return found
 
 
 def _states(life: Life, history: History) -> dict[int, dict[str, Any]]:

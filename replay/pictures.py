@@ -234,7 +234,7 @@ def _list(line: Timeline, width: int) -> Iterator[Line]:
     beside = _WHEN if width >= _WIDE else 0
     for at, entry in sorted(entries, key=lambda each: each[0]):
         if isinstance(entry, Silence):
-            yield (Segment(" " * beside), Segment(f"┆ {span(entry.seconds)} of silence", "dim"))
+            yield (_when(at, beside), Segment(f"┆ {span(entry.seconds)} of silence", "dim"))
         else:
             yield from _entry(at, entry, width, beside)
 
@@ -243,16 +243,20 @@ def _entry(at: datetime, event: LifeEvent, width: int, beside: int) -> Iterator[
     """Return an event with its time beside it, or on a narrow terminal, above it."""
     sign = SIGNS.get(event.kind, _PLAIN)
     who = "" if event.actor == "gateway" else f" (by {event.actor}{f': {event.reason}' if event.reason else ''})"
-    when = Segment(f"{_day(at)} {at:%H:%M:%S}".ljust(beside), "dim")
     lines = _wrapped(f"{event.sentence}{who}  @{event.position}", width - beside - 2)
     first = (Segment(f"{sign.glyph} ", sign.style), Segment(lines[0]))
     if beside:
-        yield (when, *first)
+        yield (_when(at, beside), *first)
     else:
-        yield (when,)
+        yield (_when(at, _WHEN),)
         yield first
     for more in lines[1:]:
         yield (Segment(" " * (beside + 2)), Segment(more))
+
+
+def _when(at: datetime, width: int) -> Segment:
+    """Return a time for a column that is so wide, or may have no room."""
+    return Segment(f"{_day(at)} {at:%H:%M:%S}".ljust(width) if width else "", "dim")
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_the_picture_is_to_scale_and_its_signs_are_explained(incident: EventLog)
     assert rows["store"].index("▲") < rows["store"].index("X") < rows["store"].index("△")
     legend = " ".join(lines[11:14])
     assert all(f"{sign} " in legend for sign in "○●◆⇄□X▲△")
-    assert "                    ┆ 21 h 20 min of silence" in lines
+    assert any(re.fullmatch(r"Wed 1 Jul 17:21:\d\d  ┆ 21 h 20 min of silence", each) for each in lines)
     assert any("(by release-0.1.1: startup migration:" in each for each in lines)
 
 
@@ -232,8 +233,39 @@ def test_the_page_is_a_plain_list_without_its_script(incident: EventLog) -> None
     life = timeline(incident, TEAM, zone=ZONE)
     assert body.count('<li class="user') + body.count('<li class="was"') + body.count('<li class=""') == 12
     assert all(f"<span>@{each.position}</span>" in body for each in life.marks)
-    assert "21 h 20 min of silence" in body
+    assert "21 h 20 min of silence from Wed 1 Jul 17:21" in body
     assert re.findall("<[^>]* hidden>", body) == ['<p class="empty js-only" id="none" hidden>']
+
+
+def test_signs_of_the_page_do_not_cover_each_other(incident: EventLog) -> None:
+    """R14: those that would stand in rows below one another, more of them on a phone."""
+    page = timeline_html(incident, TEAM, zone=ZONE)
+    for track in re.findall('<div class="track signs"[^>]*>.*?</div>', page):
+        for size, close in (("w", 3.2), ("n", 8.0)):
+            places = re.findall(rf'style="left:([\d.]+)%;[^"]*--{size}:(\d+)', track)
+            rows: dict[str, list[float]] = {}
+            for x, row in places:
+                rows.setdefault(row, []).append(float(x))
+            assert [int(row) for row in sorted(rows)] == list(range(len(rows)))
+            assert f"--{size}:{len(rows)}" in track.partition(">")[0]
+            if len(rows) < 4:
+                assert min((b - a for row in rows.values() for a, b in pairwise(row)), default=100) >= close
+
+
+def test_only_what_was_undone_or_rewritten_is_struck_through(
+    open_store: Callable[..., SessionStore], clock: FakeClock
+) -> None:
+    """R14: a message of a former session was not taken back."""
+    store = open_store(policy("none"))
+    session = store.get_or_create_session(source()).session_id
+    say(store, session, "kept", "undone")
+    store.rewind_session(session)
+    store.reset_session(KEY)
+    page = timeline_html(store.log, KEY)
+    assert re.findall(r'<li class="([^"]*)"[^>]*>(?:(?!</li>).)*<p dir="auto">(\w+)', page) == [
+        ("user", "kept"),
+        ("user was", "undone"),
+    ]
 
 
 def test_the_page_looks_right_in_light_and_dark_on_phone_and_desktop() -> None:
