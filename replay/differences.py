@@ -143,10 +143,12 @@ def _messages(log: EventLog, session_id: str, before: Session | None, after: Ses
         if there[key] > 0:
             there[key] -= 1
             yield _message("hidden", session_id, row, message)
-    for key, row, message in reversed(now):
+    added = []
+    for key, row, message in reversed(now):  # of equal ones the latest are new
         if there[key] < 0:
             there[key] += 1
-            yield _message("added", session_id, row, message)
+            added.append(_message("added", session_id, row, message))
+    yield from reversed(added)
 
 
 def _live(log: EventLog, head: Session | None) -> list[tuple[bytes, Row, dict[str, Any]]]:

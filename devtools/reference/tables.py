@@ -20,6 +20,12 @@ STATE = """## State tables
 They are folds of the log. They change in the transaction that appends, and `SessionStore.rebuild()` makes them again.
 """
 
+VIEWS = """## Audit views
+
+They say the same in columns of text and numbers, for any SQL client and for `sessions sql`; times are ISO 8601 in UTC.
+They are a supported interface: columns are added, never renamed or removed. [Audit](../audit.md) asks them.
+"""
+
 LOG = ("events", "names", "log", "clock_steps", "meta", "tracking", "snapshots")
 """Tables of the log; all others are state tables."""
 
@@ -32,8 +38,15 @@ def page() -> str:
         definitions = dict(
             store.log.query("SELECT name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND sql IS NOT NULL")
         )
+        views = {
+            name: [column for (column,) in store.log.query("SELECT name FROM pragma_table_info(?)", (name,))]
+            for (name,) in store.log.query("SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name")
+            if name not in LOG
+        }
         triggers = store.log.query("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY name")
-    ours = sorted(name for name in definitions if name not in LOG and not name.startswith("sqlite_"))
+    ours = sorted(
+        name for name in definitions if name not in LOG and name not in views and not name.startswith("sqlite_")
+    )
     return "\n".join(
         [
             HEAD,
@@ -41,6 +54,8 @@ def page() -> str:
             *(_section(name, definitions[name]) for name in LOG),
             STATE,
             *(_section(name, definitions[name]) for name in ours),
+            VIEWS,
+            table(["view", "columns"], [[code(name), ", ".join(map(code, each))] for name, each in views.items()]),
             "## Rules the database keeps\n",
             table(["trigger", "rule"], [[code(name), _refusal(sql)] for name, sql in triggers]),
         ]

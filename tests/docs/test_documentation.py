@@ -45,6 +45,12 @@ def test_every_link_within_the_documentation_leads_to_a_page_and_a_heading(name:
         assert not anchor or anchor in anchors(page.read_text()), f"{target}#{anchor}"
 
 
+def test_the_index_leads_to_every_page() -> None:
+    linked = {(ROOT / "docs" / target).resolve() for target in re.findall(r"\]\(([^)#]+)", PAGES["docs/index.md"])}
+    pages = {ROOT / name for name in PAGES if name != "docs/index.md"}
+    assert {str(page.relative_to(ROOT)) for page in pages - linked} == set()
+
+
 def test_every_module_stands_in_the_architecture() -> None:
     rooms = [path for room in ("engine", "projections", "replay") for path in (ROOT / room).rglob("*.py")]
     modules = {str(path.relative_to(ROOT)) for path in rooms if path.name != "__init__.py"}

@@ -94,6 +94,16 @@ def test_what_changed_is_told_by_field(store: SessionStore, clock: FakeClock) ->
     assert msgspec.json.decode(msgspec.json.encode(moved))["field"] == "session_id"
 
 
+def test_messages_are_told_in_the_order_of_the_transcript(store: SessionStore) -> None:
+    """R10."""
+    entry = store.get_or_create_session(source())
+    say(store, entry.session_id, "one", "two", "two")
+    store.rewind_session(entry.session_id)
+    say(store, entry.session_id, "three")
+    found = [each for each in diff(store.log, 0, store.log.last_position) if each.kind == "message"]
+    assert [each.after["content"] for each in found] == ["one", "two", "three"]
+
+
 def test_each_step_says_what_it_changed(store: SessionStore) -> None:
     """R15: forwards and backwards."""
     entry = store.get_or_create_session(source())
