@@ -30,8 +30,10 @@ ImportProgress = Callable[[ImportReport], None]
 
 
 def open_source(path: str | os.PathLike[str]) -> ImportSource:
-    """Return the source at a path: an agent's `state.db`, a folder with `sessions.json`, or one of a web chat."""
+    """Return the source at a path: an agent's database, or the folder or index of an older gateway or a web chat."""
     place = Path(path)
+    if place.name in (INDEX, CHATS):
+        place = place.parent
     if (place / CHATS).is_file():
         return ChatFolder(str(place))
     if place.is_dir() and (place / INDEX).is_file():

@@ -1,8 +1,9 @@
 """Recorded histories: logs as text, with what was made of them. Add one for a new behaviour; never edit an old one.
 
-`python -m tests.histories.histories NAME` records the scenario below under a new name.
+`python -m tests.histories.histories NAME SCENARIO` records one of the scenarios below under a new name (R22).
 """
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -12,11 +13,23 @@ from typing import Any
 
 import apsw
 
-from engine import GatewayConfig, Platform, SessionResetPolicy, SessionSource, SessionStore, acting, holders
-from engine.log import EventLog
+from engine import (
+    GatewayConfig,
+    Platform,
+    SessionCatalog,
+    SessionResetPolicy,
+    SessionSource,
+    SessionStore,
+    acting,
+    holders,
+)
+from engine.domain.events import MessageAppended
+from engine.log import NEXT_VERSION, Envelope, EventLog
+from tests.imports.sources import add_session, agent_db
 
 FOLDER = Path(__file__).parent
 COLUMNS = "position, stream, version, topic, time, actor, command, reason, event_id, metadata, state, hash"
+KEY = "agent:main:signal:dm:5"
 NAMED = (1, 5, 6)
 MARKS = "?" + ",?" * COLUMNS.count(",")
 
@@ -99,6 +112,105 @@ def live_through(store: SessionStore, clock: Clock) -> None:
     store.get_or_create_session(team)
 
 
+def chat_through(store: SessionStore, clock: Clock) -> None:
+    """Everything that can happen to chats and projects, once."""
+    live = {"s-1"}
+    catalog = SessionCatalog(store, live_streams=lambda: live, last_workspace=lambda: "/work/site")
+    swept = catalog.new_session().session_id
+    clock.advance(days=2)
+    assert catalog.sweep_drafts() == [swept]
+    project = catalog.create_project("Website", "#10b981")["project_id"]
+    catalog.rename_project(project, "Web")
+    catalog.recolor_project(project, None)
+    catalog.ensure_cron_project()
+    chat = catalog.new_session(model="large-2", profile="work", model_provider="Acme").session_id
+    catalog.rename_session(chat, "Canals of Delft")
+    catalog.pin_session(chat)
+    catalog.archive_session(chat, touch=False)
+    catalog.move_to_project(chat, project)
+    catalog.set_attributes(chat, personality="terse", context_length=8000, colour_of_mine={"odd": [1, None]})
+    messages = [
+        {"role": "user", "content": "which canals?", "_ts": 1782907000.5},
+        {"role": "assistant", "content": "ten"},
+    ]
+    context = [{"role": "system", "content": "be brief"}, *messages]
+    catalog.save_messages(chat, messages, context_messages=context, tool_calls=[{"name": "look", "done": True}])
+    messages[1] |= {"_turnUsage": {"output_tokens": 3}}
+    catalog.save_messages(chat, messages)
+    catalog.record_usage(chat, input_tokens=900, output_tokens=3, estimated_cost=0.02)
+    clock.advance(minutes=1)
+    catalog.start_turn(chat, "s-1", "and bridges?", attachments=["map.png"])
+    catalog.start_turn(chat, "s-1", "and all bridges?")
+    catalog.rotate_session(chat, "0f1e2d3c4b5a")
+    catalog.finish_turn(
+        chat,
+        "s-1",
+        [*messages, {"role": "user", "content": "and all bridges?"}, {"role": "assistant", "content": "many"}],
+        input_tokens=40,
+        output_tokens=2,
+    )
+    catalog.duplicate_session(chat)
+    branch = catalog.branch_session(chat, at=2).session_id
+    catalog.start_turn(branch, "s-1", "side question")
+    catalog.fail_turn(branch, "s-1", "the model did not answer")
+    catalog.start_turn(branch, "s-1", "once more")
+    catalog.cancel_turn(branch, "s-1", [{"role": "assistant", "content": "half an ans"}])
+    live.clear()
+    catalog.start_turn(branch, "s-2", "is anybody there?")
+    clock.advance(minutes=2)
+    assert catalog.repair_stale_turns() == [branch]
+    catalog.undo(branch)
+    catalog.retry(branch)
+    catalog.truncate_session(branch, 1)
+    catalog.compress_session(chat, [{"role": "assistant", "content": "so far: canals"}])
+    catalog.clear_session(branch)
+    catalog.delete_project(project)
+    gone = catalog.new_session().session_id
+    catalog.delete_session(gone)
+    open_turn = catalog.new_session().session_id
+    catalog.start_turn(open_turn, "s-3", None)
+    asked = [{"role": "user", "content": "what is due?", "_row_id": 7, "timestamp": 1782900000.0}]
+    catalog.import_cli_session("cron_bills_20260701", "Bills", asked, updated_at=1782900001.0, source="cron")
+    answered = [*asked, {"role": "assistant", "content": "rent", "_row_id": 9, "timestamp": 1782900002.0}]
+    catalog.import_cli_session("cron_bills_20260701", None, answered, source="cron")
+    catalog.import_session({"title": "From elsewhere", "messages": asked, "pinned": True, "odd": 1, "created_at": 1.5})
+
+
+def store_through(store: SessionStore, clock: Clock) -> None:
+    """Everything that happens to a log as a whole, and what other programs may write to it, once."""
+    ada = SessionSource(Platform.TELEGRAM, "4711", chat_name="Ada", user_id="u1")
+    lane = store.get_or_create_session(ada)
+    store.append_to_transcript(lane.session_id, {"role": "user", "content": "hello", "message_id": "tg-1"})
+    clock.advance(minutes=5)
+    store.get_or_create_session(ada)
+    store.runner.touches.flush()
+    store.append_to_transcript(lane.session_id, {"role": "assistant", "content": "hello Ada"})
+    store.reset_session(lane.session_key)
+    clock.advance(days=40)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # paths are in the log as they were given
+        store.archive(timedelta(days=30), "july.archive", reason="older than a month")
+        store.restore("july.archive")
+        older = Path("older")
+        older.mkdir()
+        times = dict.fromkeys(("created_at", "updated_at"), "2026-06-01T10:00:00+00:00")
+        lane_there = {KEY: {"session_key": KEY, "session_id": "s1", "platform": "signal"} | times}
+        (older / "sessions.json").write_text(json.dumps(lane_there))
+        (older / "s1.jsonl").write_text('{"role": "user", "content": "older", "timestamp": 1780308060.5}\n')
+        assert store.import_from(older).lanes == 1
+        with contextlib.closing(agent_db(Path("state.db"))) as agent:
+            add_session(agent, "s2")
+        assert SessionCatalog(store).delete_cli_session("state.db", "s2")
+    store.get_or_create_session(SessionSource(Platform.SIGNAL, "5"))
+    again = MessageAppended(message={"role": "user", "content": "again"}, message_id="tg-1")
+    with EventLog(store.log.path) as log:  # another program, which does not keep the tables
+        log.append([Envelope(f"session:{lane.session_id}", NEXT_VERSION, again)])
+    store.append_to_transcript("s1", {"role": "assistant", "content": "newer"})
+    store.rebuild()
+
+
+SCENARIOS = {"gateway": live_through, "chats": chat_through, "store": store_through}
+
+
 def view(store: SessionStore) -> dict[str, Any]:
     """Return what the engine makes of a log: tables, transcripts, the head of the chain."""
     query = store.log.query
@@ -112,10 +224,13 @@ def view(store: SessionStore) -> dict[str, Any]:
         "lane_sessions": [list(row) for row in query("SELECT * FROM lane_sessions ORDER BY 1, 2")],
         "message_ids": [list(row) for row in query("SELECT * FROM message_ids ORDER BY 1, 2")],
         "transcripts": {session_id: repr(store.load_transcript(session_id)) for session_id in sessions},
+        "chats": {session_id: json.loads(state) for session_id, state in query("SELECT session_id, state FROM chats")},
+        "projects": {key: json.loads(state) for key, state in query("SELECT project_id, state FROM projects")},
+        "session_ids": [list(row) for row in query("SELECT * FROM session_ids ORDER BY 1")],
     }
 
 
-def record(name: str) -> None:
+def record(name: str, scenario: str) -> None:
     """Write a new history and what is made of it now."""
     target = FOLDER / f"{name}.jsonl"
     if target.exists():
@@ -125,7 +240,7 @@ def record(name: str) -> None:
     config = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=30))
     with tempfile.TemporaryDirectory() as folder:
         with SessionStore(folder, config, clock=clock) as store:
-            live_through(store, clock)
+            SCENARIOS[scenario](store, clock)
         with SessionStore(folder, config, clock=clock) as store:
             given = "(SELECT event_id FROM events WHERE events.position = log.position)"  # not the one made of the hash
             rows = store.log.query(f"SELECT {COLUMNS.replace('event_id', given)} FROM log ORDER BY position")
@@ -162,4 +277,4 @@ def _printable(row: tuple[Any, ...]) -> list[Any]:
 
 
 if __name__ == "__main__":
-    record(sys.argv[1])
+    record(*sys.argv[1:])

@@ -54,6 +54,13 @@ def test_an_upgrade_loses_no_conversation(old, caplog):
     assert "imported 2 sessions, 3 messages and 1 lanes" in caplog.text
 
 
+def test_the_index_itself_may_be_named(old, tmp_path):
+    """V18."""
+    with SessionStore(tmp_path / "new", synchronous="OFF", views=False) as store:
+        report = store.import_from(old / "sessions.json", dry_run=True)
+        assert (report.sessions, report.lanes) == (2, 1)
+
+
 @pytest.mark.parametrize("key", ["agent:main:telegram:dm", "telegram:4711", "agent:main:whatsapp:group:1@g.us:2@lid"])
 def test_an_older_form_of_a_key_is_kept(tmp_path, key):
     """V18."""
