@@ -7,6 +7,8 @@ PAGES := build/pages
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 WHEEL := .venv-wheel
+# The order of sets must not differ from run to run.
+export PYTHONHASHSEED := 0
 BENCH := --benchmark-columns=median,iqr,rounds --benchmark-sort=name -q -s
 
 .PHONY: help demo test lint bench bench-peers peers-test wheel-test soak torture docs clean
@@ -24,7 +26,7 @@ help: ## what can be made
 demo: $(READY) ## kill a writer and a gateway in mid-flight and show that nothing acknowledged is lost
 	$(BIN)/python -m examples.demo
 
-test: $(READY) ## the whole suite
+test: $(READY) ## the whole suite, with the same choices of chance every time
 	$(BIN)/python -m pytest -n 2 tests
 
 lint: $(READY) ## ruff, mypy --strict and pyright, also over the code in the docs; one-way imports
@@ -61,8 +63,8 @@ wheel-test: $(READY) ## builds sdist and wheel, and tries the wheel in a clean e
 	cp examples/gateway.py $(WHEEL)/gateway.py
 	cd $(WHEEL) && ../$(BIN)/mypy --strict --cache-dir=/dev/null --python-executable=bin/python gateway.py
 
-soak: $(READY) ## the same fault and property tests with bigger numbers
-	SOAK=10 $(BIN)/python -m pytest -n 2 tests/faults tests/properties
+soak: $(READY) ## the fault, property and simulation tests with bigger numbers and from a new seed
+	SOAK=10 $(BIN)/python -m pytest -n 2 tests/faults tests/properties tests/simulation
 
 SCALE ?= 1
 PARTS ?=

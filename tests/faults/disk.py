@@ -7,7 +7,6 @@ import random
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.sqlite import database
 
 SECTOR = 512
-SEED = int(os.environ.get("FAULT_SEED") or 20260701)
-SOAK = max(1, int(os.environ.get("SOAK") or 1))
 POLICIES = ("dropped", "kept", "torn", "garbage", "subset")
 _names = itertools.count()
 
@@ -83,7 +80,6 @@ class Disk(apsw.VFS):
         self.operations: list[Operation] = []
         self.lock = threading.RLock()
         self.inodes: dict[str, int] = {}
-        self.sync_seconds = 0.0
         self.calls = 0
         self.fired = 0
         self.fail: Callable[[int, str], apsw.Error | None] | None = None
@@ -186,8 +182,6 @@ class DiskFile(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         self.disk.call("sync")
-        if self.disk.sync_seconds:
-            time.sleep(self.disk.sync_seconds)
         with self.disk.lock:
             super().xSync(flags)
             self._note("sync", self.folder_too)

@@ -1,6 +1,7 @@
 """Power loss at every operation of a workload: each image that the disk may be left with is opened and checked."""
 
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -8,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from tests.faults.disk import POLICIES, Disk, Platter, memory_folder
+from tests.simulation.order import OrderedDisk
 
 WAYS = [(policy, lazy) for lazy in (True, False) for policy in POLICIES]
 
@@ -28,20 +30,25 @@ class Losses(msgspec.Struct):
     images: int
     operations: int
     findings: list[str]
+    trace: str = ""
+    """A digest of every step of the workload's threads."""
 
 
 def lose_power(
     make: Callable[[Path, Disk, random.Random], Workload], seed: int, ways: int, most: int | None = None
 ) -> Losses:
-    """Run a workload; lose power at every operation in several ways, or at so many at most, spread evenly."""
-    disk = Disk(record=True)
+    """Run a workload; lose power at every operation in several ways, or at so many at most, spread evenly.
+
+    The workload's threads go on in an order that follows from the seed, and so do the operations and the images.
+    """
+    disk = OrderedDisk(seed)
     found = Losses(0, 0, [])
     with memory_folder() as folder, disk.in_use():
         workload = make(folder / "live", disk, random.Random(seed))
-        workload.run()
+        disk.run(workload.run, sys.modules[type(workload).__module__])
         disk.record = False
         operations = [*disk.operations, ("end",)]
-        found.operations = len(operations)
+        found.operations, found.trace = len(operations), disk.scheduler.trace
         stride = 1 if most is None else max(1, len(operations) * ways // most)
         platter = Platter()
         target = folder / "image"

@@ -16,7 +16,7 @@ from engine import NEXT_VERSION, Envelope, EventLog, Platform, SessionReader, Se
 from engine.domain.events import MessageAppended
 from engine.log.errors import CorruptLogError, DiskFullError
 from engine.log.sqlite import backup
-from tests.faults.disk import SEED
+from tests.chance import SEED
 
 ROOT = Path(__file__).parent.parent.parent
 ADA = SessionSource(Platform.TELEGRAM, "4711", user_id="ada")

@@ -9,7 +9,8 @@ import pytest
 
 from engine import CorruptLogError, SessionStore
 from engine.reader import FILE_NAME
-from tests.faults.disk import SEED, SOAK, memory_folder
+from tests.chance import SEED, SOAK
+from tests.faults.disk import memory_folder
 from tests.faults.flips import DETECTED, HARMLESS, SILENT, START, Specimen, ask_all, tally
 from tests.gateway.support import FakeClock
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import inspect
-import os
 import random
 import threading
 import time
@@ -22,14 +21,14 @@ from engine.domain import events as e
 from engine.log.errors import DiskFullError, NestedCommandError
 from engine.turns import AsyncTurn
 from projections.inline.turns import open_turns
+from tests.chance import SEED, SOAK
 from tests.faults.interrupts import InterruptedAt, in_files
 from tests.gateway.support import until
 
-STORM_SECONDS, STRIDE = (20.0, 1) if "SOAK" in os.environ else (1.0, 7)
+STORM_SECONDS, STRIDE = (20.0, 1) if SOAK > 1 else (1.0, 7)
 PATIENCE = 30.0
 KEPT: list[AsyncTurn] = []
 KEY = "agent:main:telegram:dm:chat"
-SEED = int(os.environ.get("FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 NOW = datetime(2026, 7, 1, 14, 25, 30, tzinfo=UTC)
 TURN_CODE = in_files(
     *("engine/turns.py", "engine/renewals.py", "engine/store.py", "engine/runner.py", "engine/commands/turns.py")

@@ -16,16 +16,15 @@ from typing import Any
 import pytest
 
 from engine import SessionStore, TurnInProgressError
+from tests.chance import SEED, SOAK
 from tests.faults.children import ROOT
 from tests.faults.gateways import SUMMARY, source
 from tests.faults.history import History
 
-SOAK = "SOAK" in os.environ
-SEED = int(os.environ.get("FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
-PROCESSES, TASKS, SECONDS = (8, 50, 30.0) if SOAK else (3, 12, 5.0)
+PROCESSES, TASKS, SECONDS = (8, 50, 30.0) if SOAK > 1 else (3, 12, 5.0)
 LANES = 20
 PATIENCE = 5.0
-KILLS = 30 * int(os.environ.get("SOAK", "1"))
+KILLS = 30 * SOAK
 CHUNKS = 3
 TABLES = {
     "lanes": "SELECT * FROM lanes ORDER BY key",
@@ -95,7 +94,6 @@ class Notes:
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
     """Return the folder of the store, and that of the gateways' notes."""
-    print(f"repeat with FAULT_SEED={SEED}")  # noqa: T201 - shown by pytest when a test fails
     notes = tmp_path / "notes"
     notes.mkdir()
     return tmp_path / "store", notes
@@ -230,7 +228,6 @@ def kill_while_lanes_change(folder: Path, chance: random.Random, kills: int) -> 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_create_reset_and_compress_are_one_step_whenever_the_process_is_killed(chunk: int, tmp_path: Path) -> None:
     """G42 and regressions 1 and 10: index and sessions agree after every kill, and answers given are kept."""
-    print(f"repeat with FAULT_SEED={SEED}")  # noqa: T201 - shown by pytest when the test fails
     kills = len(range(chunk, KILLS, CHUNKS))
     assert kill_while_lanes_change(tmp_path, random.Random(f"{SEED}:{chunk}"), kills) > 0
 

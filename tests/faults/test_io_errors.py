@@ -15,7 +15,8 @@ from engine.domain.events import SessionEnded
 from engine.log import EventLog
 from engine.log.envelope import Envelope
 from engine.log.errors import ConflictError, CorruptLogError, DiskFullError
-from tests.faults.disk import SEED, SOAK, Disk, Heads, Ledger, full_error, io_error, memory_folder
+from tests.chance import SEED, SOAK
+from tests.faults.disk import Disk, Heads, Ledger, full_error, io_error, memory_folder
 from tests.faults.stores import StoreTrial, everyday, upkeep
 
 THINNED = 150

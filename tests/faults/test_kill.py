@@ -1,6 +1,5 @@
 """SIGKILL at any moment: what was acknowledged is there, whole and unchanged, and nothing is half there."""
 
-import os
 import random
 import signal
 from pathlib import Path
@@ -9,10 +8,10 @@ import pytest
 
 from engine.log import EventLog
 from examples.demo.writer import Findings, Killed, gaps
+from tests.chance import SEED, SOAK
 
 CHUNKS = 4
-KILLS = 50 * int(os.environ.get("SOAK", "1"))
-SEED = int(os.environ.get("FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
+KILLS = 50 * SOAK
 
 
 def kill_writers(path: Path, chance: random.Random, kills: int) -> int:
@@ -46,6 +45,5 @@ def kill_writers(path: Path, chance: random.Random, kills: int) -> int:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_nothing_acknowledged_is_lost_and_nothing_is_partial(chunk: int, tmp_path: Path) -> None:
-    print(f"repeat with FAULT_SEED={SEED}")  # noqa: T201 - shown by pytest when the test fails
     kills = len(range(chunk, KILLS, CHUNKS))
     assert kill_writers(tmp_path / "log.db", random.Random(f"{SEED}:{chunk}"), kills) > kills

@@ -14,9 +14,9 @@ from engine.log import EventLog
 from engine.log.envelope import Envelope
 from engine.log.errors import LockedLogError
 from engine.log.library.recorders import ApswApplicationRecorder
+from tests.chance import SOAK
 from tests.faults.children import Child, message
 
-SOAK = int(os.environ.get("SOAK", "1"))
 APPENDS = 2000 * SOAK
 PATIENCE = 30.0
 

@@ -17,8 +17,9 @@ from engine.log import EventLog
 from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import LogError, ReplacedTablesError
 from projections.inline import projection, rebuilding
+from tests.chance import SOAK
 from tests.faults.builds import Build
-from tests.faults.disk import SOAK, Disk, io_error
+from tests.faults.disk import Disk, io_error
 from tests.gateway.effort import watched
 from tests.gateway.support import source, tables, texts
 

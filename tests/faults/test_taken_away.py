@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from engine.log import EventLog, StorageError
+from tests.chance import SEED, SOAK
 from tests.faults.children import Child, message
-from tests.faults.disk import SEED, SOAK
 
 ROUNDS = 2 * SOAK
 

@@ -1,6 +1,5 @@
 """Views made by several processes, and by processes that are killed: nothing is applied twice, nothing is left out."""
 
-import os
 import random
 import signal
 from pathlib import Path
@@ -10,13 +9,12 @@ import pytest
 from engine import SessionStore
 from engine.log.sqlite.tables import SQLiteTables
 from projections.views.verify import verify_views
+from tests.chance import SEED, SOAK
 from tests.faults.disk import memory_folder
 from tests.faults.view_runners import Runners, history, kinds
 
-SOAK = int(os.environ.get("SOAK", "1"))
 KILLS = 40 * SOAK
 WRITES = 120 * SOAK
-SEED = int(os.environ.get("FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 
 
 @pytest.fixture
@@ -45,7 +43,6 @@ def check(folder: Path) -> None:
 
 def test_a_kill_at_any_point_of_catching_up_repeats_nothing_and_skips_nothing(folder, runners):
     """V3, V6: killed at random calls of catching up and of rebuilding, until it is through; then there is more."""
-    print(f"repeat with FAULT_SEED={SEED}")  # noqa: T201 - shown by pytest when the test fails
     chance = random.Random(SEED)
     killed, through = 0, 0
     calls = 200

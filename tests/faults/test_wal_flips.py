@@ -14,8 +14,9 @@ import pytest
 
 from engine.log import EventLog
 from engine.log.errors import LogError
+from tests.chance import SEED, SOAK
 from tests.faults.children import message
-from tests.faults.disk import SEED, SOAK, memory_folder
+from tests.faults.disk import memory_folder
 
 FLIPS = 300 * SOAK
 COMMITS = 40

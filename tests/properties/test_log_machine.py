@@ -1,6 +1,5 @@
 """Random histories against a model in plain Python."""
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,8 +13,8 @@ from engine.domain.events import MessageAppended
 from engine.log import EventLog
 from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import ConflictError
+from tests.chance import SOAK
 
-SOAK = int(os.environ.get("SOAK", "1"))
 streams = st.sampled_from(["a", "b", "c"])
 
 
@@ -163,7 +162,6 @@ TestLogMachine.settings = settings(
     max_examples=30 * SOAK,
     stateful_step_count=30,
     deadline=None,
-    derandomize=False,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )

@@ -1,7 +1,6 @@
 """All commands of a store in random order, from two stores of this process and one of another, against the model."""
 
 import logging
-import os
 import shutil
 import tempfile
 from datetime import datetime
@@ -16,11 +15,11 @@ from engine.domain.streams import LANE, SESSION, lane_stream, session_stream
 from engine.log.envelope import NEXT_VERSION, Envelope
 from projections.inline.lanes import find_lane
 from projections.inline.sessions import find_session
+from tests.chance import SOAK
 from tests.properties import model
 from tests.properties.model import Model, lane_key, micros
 from tests.properties.workers import ZONE, Here, There, policy_of, source_of
 
-SOAK = int(os.environ.get("SOAK", "1"))
 SOURCES = (
     {"platform": "telegram", "chat_id": "100", "user_id": "u1", "chat_name": "Ann"},
     {"platform": "telegram", "chat_id": "200", "user_id": "u2", "chat_type": "group"},
@@ -555,7 +554,6 @@ TestStoreMachine.settings = settings(
     max_examples=300 * SOAK,
     stateful_step_count=60,
     deadline=None,
-    derandomize=False,
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )

@@ -1,7 +1,6 @@
 """Views over random histories of all commands are a fresh fold of the log, whoever applied which batch (V3, V6, V7)."""
 
 import contextlib
-import os
 from datetime import timedelta
 
 import pytest
@@ -15,12 +14,12 @@ from projections.views.runner import ViewRunner
 from projections.views.search import Search
 from projections.views.usage import Usage
 from projections.views.verify import verify_views
+from tests.chance import SOAK
 from tests.faults.disk import memory_folder
 from tests.properties.model import EPOCH
 from tests.properties.test_store_machine import JUMPS, SOURCES, ZONE, messages
 from tests.properties.workers import source_of
 
-SOAK = int(os.environ.get("SOAK", "1"))
 RUNNERS = 3
 
 number = st.integers(0, 7)

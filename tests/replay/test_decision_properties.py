@@ -1,15 +1,13 @@
 """Questions about decisions over random histories of all commands, policies and clocks (R11, R12)."""
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from engine.domain.events import LaneReset
 from replay import judging, policy_change, what_if, why
+from tests.chance import SOAK
 from tests.replay.decisions import HOURS, MINUTES, histories, told
 
-SOAK = int(os.environ.get("SOAK", "1"))
 FEW = settings(max_examples=30 * SOAK, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 

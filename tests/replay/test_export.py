@@ -1,7 +1,6 @@
 """Export of a lane or a conversation, and importing it back (R17)."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,13 +19,13 @@ from replay import (
     import_export,
     timeline_html,
 )
+from tests.chance import SOAK
 from tests.faults.disk import memory_folder
 from tests.gateway.support import FakeClock, policy, said, say, source
 from tests.replay.decisions import histories, told
 from tests.replay.incident import ADA, MARGARET, TEAM, ZONE
 
 KEY = "agent:main:telegram:dm:4711"
-SOAK = int(os.environ.get("SOAK", "1"))
 FEW = settings(max_examples=15 * SOAK, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 Opening = Callable[..., SessionStore]
 

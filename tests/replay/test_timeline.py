@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable
 from datetime import UTC
@@ -20,6 +19,7 @@ from replay import Moment, UnknownSubjectError, timeline, timeline_html, timelin
 from replay.past import transcript_at
 from replay.pictures import SIGNS, STORE, columns
 from replay.said import Said, said_in
+from tests.chance import SOAK
 from tests.gateway.support import FakeClock, policy, say, source
 from tests.replay.decisions import histories, told
 from tests.replay.incident import ADA, GRACE, LINUS, MARGARET, TEAM, ZONE, at
@@ -28,7 +28,6 @@ KEY = "agent:main:telegram:dm:4711"
 HOSTILE = (
     "</script><script>alert(1)</script><!-- \"q\" 'q' &amp; \u2028\u2029 \x00\x1b[31m\u202e \ud800 @@DATA@@ <img src=x>"
 )
-SOAK = int(os.environ.get("SOAK", "1"))
 FEW = settings(max_examples=15 * SOAK, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 
 

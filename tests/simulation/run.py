@@ -44,7 +44,7 @@ class Result(msgspec.Struct, frozen=True):
 
 def simulate(seed: int, steps: int = STEPS) -> Result:
     """Run a seed."""
-    with memory_folder() as folder, _undisturbed():
+    with memory_folder() as folder, undisturbed():
         return _run(World(folder, seed), steps)
 
 
@@ -74,7 +74,7 @@ def _run(world: World, steps: int) -> Result:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """No finaliser runs at a moment of its own, and nobody logs: faults are meant to happen."""
     hook = sys.unraisablehook
     gc.collect()

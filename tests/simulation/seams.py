@@ -1,11 +1,10 @@
-"""Puts the simulation under the engine: its threads, clocks, tokens, transactions and caches, for one run."""
+"""Puts the simulation under the engine: its transactions, caches and commands, for one run."""
 
 import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
-from queue import SimpleQueue
+from functools import wraps
 from types import FunctionType
 from typing import Any
 
@@ -16,66 +15,35 @@ from engine.log.sqlite.database import Database
 from engine.log.sqlite.eventlog import EventLog
 from engine.log.sqlite.tables import SQLiteTables
 from engine.log.sqlite.transaction import SQLiteTransaction
-from engine.threads import DaemonThreads
 from projections.inline.memory import HeadMemory
 from projections.inline.projection import InlineTables
 from projections.inline.transcripts import Transcripts
 from tests.simulation.journal import Journal, Recorded
-from tests.simulation.primitives import Pool, Queue, Secrets, Threading, Time
+from tests.simulation.replaced import ENGINE, Replaced
 from tests.simulation.scheduler import Scheduler
 
 CACHES = (LaneCache, HeadMemory, InlineTables, Transcripts)
-REPLACED = ("threading", "time", "secrets", "random")
 
 
-class Seams:
+class Seams(Replaced):
     """Everything that is replaced while a simulation runs, and put back afterwards."""
 
     def __init__(self, scheduler: Scheduler, journal: Journal) -> None:
+        super().__init__()
         self.scheduler = scheduler
         self.journal = journal
         self.connected: Callable[[Any], None] = lambda _connection: None
         self.opened: Callable[[EventLog], None] = lambda _log: None
-        self._before: list[tuple[Any, str, Any]] = []
 
     @contextlib.contextmanager
     def in_place(self, seed: int) -> Iterator[None]:
         """Replace what is to be replaced, until the end."""
-        try:
-            self._modules(random.Random(f"tokens {seed}"))
+        with self.put_back():
+            self.modules(self.scheduler, random.Random(f"tokens {seed}"), ENGINE)
             self._transactions()
             self._caches()
             self._commands()
             yield
-        finally:
-            while self._before:
-                owner, name, value = self._before.pop()
-                setattr(owner, name, value)
-
-    def _set(self, owner: Any, name: str, value: Any) -> None:
-        self._before.append((owner, name, vars(owner)[name]))
-        setattr(owner, name, value)
-
-    def _modules(self, chance: random.Random) -> None:
-        fakes = {
-            "threading": Threading(self.scheduler),
-            "time": Time(self.scheduler),
-            "secrets": Secrets(chance),
-            "random": chance,
-        }
-        classes = {
-            DaemonThreads: partial(Pool, self.scheduler),
-            SimpleQueue: partial(Queue, self.scheduler),
-        }
-        for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] not in ("engine", "projections"):
-                continue
-            for each, fake in fakes.items():
-                if vars(module).get(each) is sys.modules.get(each):
-                    self._set(module, each, fake)
-            for kind, fake in classes.items():
-                if vars(module).get(kind.__name__) is kind:
-                    self._set(module, kind.__name__, fake)
 
     def _transactions(self) -> None:
         journal, point = self.journal, self.scheduler.pause
@@ -126,13 +94,13 @@ class Seams:
             (Database, "_connect", connect),
             (SQLiteTables, "_connect", connect),
         ):
-            self._set(owner, name, self._around(vars(owner)[name], wrapper))
+            self.set(owner, name, self._around(vars(owner)[name], wrapper))
 
     def _caches(self) -> None:
         for owner in CACHES:
             for name, method in list(vars(owner).items()):
                 if isinstance(method, FunctionType) and not name.startswith("__"):
-                    self._set(owner, name, self._pointed(method, f"{owner.__name__}.{name}"))
+                    self.set(owner, name, self._pointed(method, f"{owner.__name__}.{name}"))
 
     def _pointed(self, method: Callable[..., Any], label: str) -> Callable[..., Any]:
         point = self.scheduler.pause
@@ -146,7 +114,7 @@ class Seams:
 
     def _commands(self) -> None:
         recorded = type("RecordedHere", (Recorded,), {"journal": self.journal, "__slots__": ()})
-        self._set(runner, "PendingCommand", recorded)
+        self.set(runner, "PendingCommand", recorded)
         plain = holders.is_gone
 
         def is_gone(holder: str | None) -> bool:
@@ -157,7 +125,7 @@ class Seams:
 
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] == "engine" and vars(module).get("is_gone") is plain:
-                self._set(module, "is_gone", is_gone)
+                self.set(module, "is_gone", is_gone)
 
     def _around(self, plain: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(plain)

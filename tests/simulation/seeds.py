@@ -4,6 +4,11 @@ A change of the engine or of the simulation makes another run of the same seed. 
 by some seed, and the tests that were written for it say it by name.
 """
 
+from tests.chance import SEED, USUAL
+
+FIRST = 1 if SEED == USUAL else SEED
+"""The seed to begin with."""
+
 _REFUSED = "a command was refused because of another one of its batch, which then could not be committed"
 
 FOUND = {

@@ -1,6 +1,5 @@
 """Several stores on one file, every step by chance from a seed, against the model; and that this finds bugs."""
 
-import os
 import re
 import subprocess
 import sys
@@ -13,12 +12,12 @@ import pytest
 from engine import SessionStore
 from engine.lane_cache import LaneCache
 from engine.log.writer import Writer
+from tests.chance import SOAK
 from tests.faults.children import ROOT
 from tests.simulation import world
 from tests.simulation.run import Result, simulate
-from tests.simulation.seeds import FOUND
+from tests.simulation.seeds import FIRST, FOUND
 
-SOAK = int(os.environ.get("SOAK", "1"))
 CHUNKS = 4
 SEEDS = 12 * SOAK
 ENOUGH = 60
@@ -32,7 +31,7 @@ def told(result: Result) -> str:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_any_order_of_steps_gives_what_the_model_says(chunk: int) -> None:
     """G20 to G51 with several stores, kills, power losses, I/O errors, full disks, interrupts and cancellations."""
-    results = [simulate(seed) for seed in range(1 + chunk * SEEDS, 1 + (chunk + 1) * SEEDS)]
+    results = [simulate(seed) for seed in range(FIRST + chunk * SEEDS, FIRST + (chunk + 1) * SEEDS)]
     steps, seconds = sum(each.steps for each in results), sum(each.seconds for each in results)
     print(f"{len(results)} seeds, {steps / seconds * 60:,.0f} steps per minute")  # noqa: T201
     failed = [told(each) for each in results if each.problem is not None]

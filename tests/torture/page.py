@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from textwrap import fill
 
-from tests.faults.disk import SEED
+from tests.chance import SEED
 from tests.torture.parts import PARTS
 from tests.torture.results import PartResult
 

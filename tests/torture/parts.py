@@ -16,13 +16,15 @@ from typing import Any
 import msgspec
 
 from engine import SessionStore
+from tests.chance import SEED
 from tests.faults import full, test_cancelled_turns, test_gateways, test_io_errors, test_kill, test_power_loss
-from tests.faults.disk import SEED, memory_folder
+from tests.faults.disk import memory_folder
 from tests.faults.flips import Specimen
 from tests.faults.power import Losses, lose_power
 from tests.faults.stores import gateway_by_day, operator_by_night
 from tests.faults.test_wal_flips import Crash
 from tests.simulation.run import simulate
+from tests.simulation.seeds import FIRST
 
 WAYS = 10
 
@@ -210,7 +212,8 @@ def _fill(number: int, units: int) -> Shard:
 def _simulate(number: int, units: int) -> Shard:
     counts: Counter[str] = Counter()
     findings = []
-    for seed in range(1 + number * _SIMULATION.shard, 1 + number * _SIMULATION.shard + units):
+    first = FIRST + number * _SIMULATION.shard
+    for seed in range(first, first + units):
         result = simulate(seed)
         told: dict[str, Any] = {"seeds": 1, "steps": result.steps, "commands": result.commands, **result.troubles}
         counts.update(told)
