@@ -1,4 +1,4 @@
-"""How much the suite tries, and the seed that every choice of chance follows.
+"""The effort of the suite, and the seed that every choice of chance follows.
 
 `make test` makes the same choices every time, so nobody's change fails by chance; `make soak` (SOAK=10) tries more,
 each time from another seed, which it prints. FAULT_SEED repeats one.

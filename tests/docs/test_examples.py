@@ -30,7 +30,7 @@ def serve(folder: Path, lines: str | None = None) -> dict[str, list[str]]:
         input=lines,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

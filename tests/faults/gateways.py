@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from engine import AsyncSessionStore, Platform, SessionEntry, SessionSource, SessionStore, TurnInProgressError
 from engine.errors import SessionStateError
-from tests.faults.children import ready, say
+from tests.faults.children import PATIENCE, ready, say
 
 T = TypeVar("T")
 SUMMARY = "summary of "
@@ -125,13 +125,13 @@ class Gateway:
 
 def serve(folder: str, notes: str, me: str, tasks: str, lanes: str, seed: str) -> None:
     """Be a gateway until killed."""
-    with SessionStore(folder, actor=me) as store:
+    with SessionStore(folder, actor=me, busy_timeout=PATIENCE) as store:
         asyncio.run(Gateway(store, Notebook(notes, me), me, int(lanes)).run(int(tasks), f"{seed}:{os.getpid()}"))
 
 
 def hold_turns(folder: str, *keep: str) -> None:
     """Begin turns on some lanes, and one elsewhere that ends; then wait to be killed, or told to end them all."""
-    store = SessionStore(folder)
+    store = SessionStore(folder, busy_timeout=PATIENCE)
     tokens = {}
     for number in map(int, keep):
         key = store.get_or_create_session(source(number)).session_key
@@ -147,7 +147,7 @@ def hold_turns(folder: str, *keep: str) -> None:
 
 def change_lanes(folder: str, me: str, seed: str, workers: str) -> None:
     """Create, reset, compress and switch from threads until killed; say each answer."""
-    store = SessionStore(folder, actor=me)
+    store = SessionStore(folder, actor=me, busy_timeout=PATIENCE)
     for worker in range(int(workers)):
         chance = random.Random(f"{seed}:{worker}")
         threading.Thread(target=_change, args=(store, f"{me}-{worker}", chance), daemon=True).start()

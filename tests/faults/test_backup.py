@@ -6,10 +6,11 @@ import random
 import stat
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import apsw
 import pytest
 
 from engine import NEXT_VERSION, Envelope, EventLog, Platform, SessionReader, SessionSource, SessionStore, StorageError
@@ -108,26 +109,38 @@ def test_a_log_that_is_only_read_can_be_backed_up(store, tmp_path):
 
 
 def test_appends_go_on_while_a_backup_is_made(store, tmp_path, monkeypatch):
-    """Each step of the copy waits here until an append was acknowledged."""
+    """An append is acknowledged after each step of the copy; it is of the moment at which it began."""
     entry = store.get_or_create_session(ADA)
-    monkeypatch.setattr(backup, "_PAGES", 1)
-    stopped = threading.Event()
+    before = store.log.last_position
     appended = []
 
-    def append():
-        while not stopped.is_set():
+    class Steps:
+        def __init__(self, plain):
+            self.plain = plain
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return self.plain.__exit__(*error)
+
+        @property
+        def done(self):
+            return self.plain.done
+
+        def step(self, _pages):
+            self.plain.step(1)
             appended.append(store.append_to_transcript(entry.session_id, {"role": "user", "content": "meanwhile"}))
 
-    before = store.log.last_position
-    thread = threading.Thread(target=append)
-    thread.start()
-    try:
-        found = store.backup(tmp_path / "copy.db")
-    finally:
-        stopped.set()
-        thread.join()
-    assert before <= found.events <= store.log.last_position
-    assert appended
+    class Copy(apsw.Connection):
+        def backup(self, *given):
+            return Steps(super().backup(*given))
+
+    monkeypatch.setattr(backup, "apsw", SimpleNamespace(Connection=Copy))
+    found = store.backup(tmp_path / "copy.db")
+    assert found.ok
+    assert found.events == before
+    assert len(appended) > 5
 
 
 def test_a_damaged_log_gives_no_backup(tmp_path):
@@ -197,7 +210,7 @@ def test_a_copy_that_may_not_grow_is_no_backup(store, tmp_path):
     entry = store.get_or_create_session(ADA)
     store.append_messages(entry.session_id, [{"role": "user", "content": "x" * 5000} for _ in range(100)])
     command = [sys.executable, "-c", FULL, str(store.sessions_dir), str(tmp_path / "copy.db")]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=ROOT)
     assert child.stdout.split() in (["storage"], ["disk_full"]), child.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["sessions"]
 

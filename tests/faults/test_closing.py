@@ -27,7 +27,7 @@ def test_a_store_that_cannot_write_its_last_touches_ends_all_its_threads(tmp_pat
                 store.close()
             left = set(threading.enumerate()) - before
             for thread in left:
-                thread.join(5)
+                thread.join(300)
             assert not [thread.name for thread in left if thread.is_alive()]
             disk.fail = None
             store.end_turn = lambda *_, **__: True  # type: ignore[method-assign]  # the block's, after the close
@@ -50,7 +50,7 @@ def test_a_store_that_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> No
             except LogError:
                 assert set(_open_logs) == logs, f"call {target}: the log was not closed"
                 left = set(threading.enumerate()) - before
-                assert not [thread.name for thread in left if thread.join(5) or thread.is_alive()]
+                assert not [thread.name for thread in left if thread.join(300) or thread.is_alive()]
             if not disk.fired:
                 break
     assert target > 30

@@ -419,7 +419,7 @@ def test_a_file_that_may_not_grow(path: Path) -> None:
     if resource.getrlimit(resource.RLIMIT_FSIZE)[1] != resource.RLIM_INFINITY:
         pytest.skip("this process's files are limited already")
     child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", CHILD, str(path)], capture_output=True, text=True, timeout=300, check=False
     )
     assert child.returncode == 0, child.stderr
     assert int(child.stdout.split()[1]) > 3
@@ -634,7 +634,7 @@ def test_a_file_of_somebody_else(folder_mode: int) -> None:
         path.chmod(0o444)
         Path(folder).chmod(folder_mode)
         command = [sys.executable, "-c", SOMEBODY_ELSE, str(path)]
-        child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert child.returncode == 0, child.stderr
         assert child.stdout.startswith("refused"), "a file that may not be written was written"
         assert path.read_bytes() == content

@@ -155,7 +155,7 @@ def run(disk: Disk, path: Path, *, heal: bool = True) -> Trial:
 
     thread = threading.Thread(target=go, daemon=True)
     thread.start()
-    thread.join(60)
+    thread.join(300)
     assert not thread.is_alive(), "the log hangs"
     if failed:
         raise failed[0]

@@ -134,7 +134,7 @@ def test_somebody_else_can_open_nothing_of_a_running_store():
             store.wait_for_views()
             assert {mode(path) for path in folder.iterdir()} == {0o600}
             command = [sys.executable, "-c", SOMEBODY, name]
-            child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            child = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert child.stdout.split() == ["refused", "refused"], child.stderr
 
 

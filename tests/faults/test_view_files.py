@@ -6,7 +6,6 @@ The store serves and appends on, its health says what is wrong, and deleting the
 import contextlib
 import os
 import subprocess
-import time
 
 import apsw
 import pytest
@@ -15,6 +14,7 @@ from engine import Platform, SessionSource, SessionStore
 from engine.log.errors import StorageError
 from tests.faults.disk import Disk, full_error, io_error, read_only_error
 from tests.faults.test_damage import mounted
+from tests.gateway.support import until
 
 SOURCE = SessionSource(Platform.TELEGRAM, "1", user_id="ada")
 
@@ -32,19 +32,17 @@ def errors(store):
 
 def trouble(store, words):
     """Return what health says once the views stand still."""
-    assert not store.wait_for_views(timeout=0.6), "the views follow all the same"
+    until(lambda: None not in errors(store))
     (error,) = errors(store)
     assert words in error, error
+    assert not store.wait_for_views(timeout=0), "the views follow all the same"
     return error
 
 
 def healed(store):
     """The views follow again, and health says so by their next look."""
-    assert store.wait_for_views()
-    deadline = time.monotonic() + 10
-    while errors(store) != {None}:
-        assert time.monotonic() < deadline, errors(store)
-        time.sleep(0.02)
+    assert store.wait_for_views(timeout=300)
+    until(lambda: errors(store) == {None})
 
 
 def damage(path, sql):

@@ -53,7 +53,7 @@ class Runners:
     def __exit__(self, *_: object) -> None:
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(60)
+        self._process.wait(300)
 
 
 def kinds(tables: SQLiteTables) -> list[Any]:
@@ -109,21 +109,21 @@ def _count_calls(kill_at: int) -> None:
 
 def follow(folder: str) -> None:
     """Follow the log with the thread of a runner until the last words were seen."""
-    with EventLog(Path(folder) / "sessions.db", synchronous="OFF", busy_timeout=30) as log:
-        tables = SQLiteTables(Path(folder) / "views.db", busy_timeout=30)
+    with EventLog(Path(folder) / "sessions.db", synchronous="OFF", busy_timeout=300) as log:
+        tables = SQLiteTables(Path(folder) / "views.db", busy_timeout=300)
         runner = ViewRunner(log, tables, kinds(tables))
         runner.start()
         position = 0
         while not any(LAST_WORDS in str(each.event) for each in log.events(after=position)):
             position = log.last_position
             log.wait(position, 0.2)
-        assert runner.wait(log.last_position, 60)
+        assert runner.wait(log.last_position, 300)
         runner.stop()
 
 
 def write(folder: str, count: int) -> None:
     """Write while the others follow: messages, undos, forks and erasures."""
-    with SessionStore(folder, synchronous="OFF", views=False, busy_timeout=30) as store:
+    with SessionStore(folder, synchronous="OFF", views=False, busy_timeout=300) as store:
         history(store, count)
         session = store.get_or_create_session(SessionSource(Platform.TELEGRAM, "0", user_id="u0")).session_id
         store.append_to_transcript(session, {"role": "user", "content": LAST_WORDS})

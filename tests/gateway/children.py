@@ -69,7 +69,7 @@ def ready():
 
 def route(folder, *names):
     """Route each name when told to; say where it leads."""
-    with SessionStore(folder, busy_timeout=20) as store:
+    with SessionStore(folder, busy_timeout=300) as store:
         ready()
         for name in names:
             say(store.get_or_create_session(source(name)).session_id)
@@ -78,7 +78,7 @@ def route(folder, *names):
 
 def churn(folder, name):
     """Create, append, compress and reset for ever; say what was acknowledged."""
-    store = SessionStore(folder, busy_timeout=20)
+    store = SessionStore(folder, busy_timeout=300)
     number = 0
     while True:
         entry = store.get_or_create_session(source(name))
@@ -93,7 +93,7 @@ def churn(folder, name):
 
 def take_a_turn(folder, name):
     """Begin a turn and never end it."""
-    store = SessionStore(folder, busy_timeout=20)
+    store = SessionStore(folder, busy_timeout=300)
     entry = store.get_or_create_session(source(name))
     say(store.begin_turn(entry.session_key))
     sys.stdin.readline()

@@ -76,7 +76,7 @@ def tables(store: SessionStore) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     """Wait for something that another thread or process does."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -24,7 +24,7 @@ from engine import (
 )
 from engine.clock import local_now
 from tests.gateway.loop_watch import Watch, watching
-from tests.gateway.support import policy, source
+from tests.gateway.support import policy, source, until
 
 ADA = source()
 BOB = SessionSource(Platform.WHATSAPP, "1111@lid", user_id="1111@lid")
@@ -108,9 +108,10 @@ async def take_turns(store: AsyncSessionStore, clock: Clock) -> None:
         with pytest.raises(TurnInProgressError):
             async with store.turn(ADA, wait=0):
                 pass
-    async with store.turn(BOB, lease_seconds=1.5) as turn:
-        await asyncio.sleep(0.6)  # the lease is renewed meanwhile, and not again before its loss is seen
-        clock.moved += timedelta(minutes=1)
+    async with store.turn(BOB, lease_seconds=1.5):
+        await asyncio.to_thread(until, lambda: was_renewed(store.store))
+    async with store.turn(BOB) as turn:
+        clock.moved += timedelta(minutes=11)  # in the eyes of its own renewal no time has passed
         await store.recover_interrupted_turns()
         with pytest.raises(TurnLostError):
             await turn.append(HELLO)
@@ -118,6 +119,10 @@ async def take_turns(store: AsyncSessionStore, clock: Clock) -> None:
     token = await store.begin_turn((await store.get_or_create_session(ADA)).session_key)
     await store.renew_turn(token)
     await store.end_turn(token)
+
+
+def was_renewed(store: SessionStore) -> bool:
+    return any(each.event.topic == "turn.renewed" for each in store.log.events())
 
 
 async def one_turn(store: AsyncSessionStore) -> None:

@@ -109,7 +109,7 @@ def test_a_follower_in_another_process_goes_on_where_one_here_was_cut_off(store)
 def test_what_another_process_writes_is_followed_here(store):
     """V14."""
     entry = store.get_or_create_session(source())
-    follower = store.follow(store.log.last_position, ["message.appended"], timeout=60)
+    follower = store.follow(store.log.last_position, ["message.appended"], timeout=300)
     writes = "import sys; from engine import SessionStore\nwith SessionStore(sys.argv[1], views=False) as store:\n"
     writes += "    for n in range(20): store.append_to_transcript(sys.argv[2], {'role': 'user', 'content': str(n)})"
     with subprocess.Popen([sys.executable, "-c", writes, str(store.sessions_dir), entry.session_id], cwd=ROOT) as child:
@@ -241,7 +241,7 @@ def test_a_waiting_follower_ends_cleanly(store, ending):
             pass
     else:
         store.close()
-    thread.join(30)
+    thread.join(300)
     assert not thread.is_alive()
     assert list(follower) == []
 

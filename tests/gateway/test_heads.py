@@ -97,7 +97,7 @@ def test_a_function_that_never_returns_keeps_no_store_open(open_store, session_i
         never.wait()
 
     store = open_store(heads=publish)
-    assert entered.wait(20)
+    assert entered.wait(300)
     say(store, session_id, "goes on")
     with caplog.at_level(logging.WARNING):
         store.close()

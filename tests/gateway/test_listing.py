@@ -164,12 +164,12 @@ def test_lanes_are_listed_while_a_command_holds_the_write_lock(store):
 
     def hold(_: object) -> None:
         locked.set()
-        assert done.wait(30)
+        assert done.wait(300)
 
     holder = threading.Thread(target=store.log.transact, args=(hold,))
     holder.start()
     try:
-        assert locked.wait(30)
+        assert locked.wait(300)
         assert keys_of(store.list_sessions()) == keys
         assert len(store.list_sessions(limit=2)) == 2
     finally:

@@ -106,7 +106,7 @@ def test_killed_between_two_parts_it_leaves_whole_parts_and_the_next_call_does_t
     with SessionStore(tmp_path, synchronous="OFF") as store:
         filled(store, LANES)
     with Child("sweep_and_die", tmp_path, "prune_old_entries", 90) as child:
-        child.process.wait(60)
+        child.process.wait(300)
         assert child.rest() == []
     with open_later(tmp_path) as store:
         assert len(store.list_sessions()) == LANES - 1000

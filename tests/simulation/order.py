@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 from types import ModuleType
 
-from engine import holders
 from tests.faults.disk import CODES, Disk, io_error
 from tests.simulation.primitives import Threading
 from tests.simulation.replaced import ENGINE, Replaced
@@ -21,7 +20,6 @@ class OrderedDisk(Disk):
     def __init__(self, seed: int) -> None:
         super().__init__(record=True)
         self.seed = seed
-        self._stores = 0
         self.scheduler = Scheduler(random.Random(f"order {seed}"), STAY)
 
     def run(self, main: Callable[[], None], *modules: ModuleType) -> None:
@@ -30,15 +28,9 @@ class OrderedDisk(Disk):
         tokens = random.Random(f"tokens {self.seed}")
         with undisturbed(), replaced.put_back():
             replaced.modules(self.scheduler, tokens, ENGINE)
-            replaced.set(holders, "take", self._holder)
             for module in modules:
                 replaced.set(module, "threading", Threading(self.scheduler))
             self.scheduler.run(Process("process"), main)
-
-    def _holder(self) -> str:
-        """Return the name of a store, which is of the same length in every process."""
-        self._stores += 1
-        return f"machine:1:1:{self._stores:08}"
 
     def call(self, what: str) -> None:
         """Let others go first, or not."""

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
+from engine import holders
 from engine.threads import DaemonThreads
 from tests.simulation.primitives import Pool, Queue, Secrets, Threading, Time
 from tests.simulation.scheduler import Scheduler
@@ -16,7 +18,7 @@ ENGINE = ("engine", "projections")
 
 
 class Replaced:
-    """What is replaced, and what it was before."""
+    """Attributes of other modules and classes that are replaced, with what they were before."""
 
     def __init__(self) -> None:
         self._before: list[tuple[Any, str, Any]] = []
@@ -57,3 +59,10 @@ class Replaced:
             for kind, fake in classes.items():
                 if vars(module).get(kind.__name__) is kind:
                     self.set(module, kind.__name__, fake)
+        self._machine()
+
+    def _machine(self) -> None:
+        """Make the names of stores as long on every machine and in every process: they are in the log."""
+        self.set(holders, "_HOST", "machine")
+        self.set(holders, "_started", lambda _pid: "1")
+        self.set(holders, "os", SimpleNamespace(getpid=lambda: 1))

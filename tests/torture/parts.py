@@ -190,7 +190,7 @@ def _flip_wal(number: int, units: int) -> Shard:
 def _cancel(number: int, units: int) -> Shard:
     with memory_folder() as place, SessionStore(place / "store", synchronous="OFF", views=False) as store:
         storm = test_cancelled_turns.Storm(store, random.Random(f"{SEED}:cancel:{number}"))
-        asyncio.run(storm.blow(3600.0, units))
+        asyncio.run(storm.blow(units))
         storm.check()
     return Shard({"cancellations": storm.cancelled, "tasks": storm.begun, "messages answered": len(storm.answered)})
 

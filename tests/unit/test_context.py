@@ -201,7 +201,7 @@ def test_g57_concurrent_executor_threads_do_not_see_each_others_values() -> None
     def turn(number: int) -> tuple[str, str]:
         before = get_session_env(CHAT, "unset")
         set_session_vars(chat_id=f"chat{number}")
-        meet.wait(timeout=10)
+        meet.wait(timeout=300)
         return before, get_session_env(CHAT)
 
     with ThreadPoolExecutor(4) as pool:

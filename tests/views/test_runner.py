@@ -147,7 +147,7 @@ def test_a_view_goes_on_after_the_log_could_not_be_read_while_it_waited(log, run
 
     monkeypatch.setattr(log, "wait", wait)
     log.append([said("wakes it")])
-    assert failed.wait(10)
+    assert failed.wait(300)
     (position,) = log.append([said("after")])
     assert runner.wait(position, 10)
 

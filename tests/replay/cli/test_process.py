@@ -31,7 +31,7 @@ def test_the_entry_point_of_the_package_is_the_command() -> None:
 
 def test_the_command_runs_as_a_process(lived: Path) -> None:
     with start("list", "-o", "json", store=lived) as process:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
     assert len(json.loads(out)["items"]) == 2
 

@@ -44,7 +44,7 @@ class Terminal:
                     assert text in self.seen, f"{text!r} never came:\n{self.seen}"
 
     def end(self) -> int:
-        self.process.wait(30)
+        self.process.wait(300)
         return self.process.returncode
 
 

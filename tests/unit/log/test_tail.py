@@ -10,19 +10,19 @@ def test_waiting_keeps_no_commit_waiting():
 
     def last_position():
         asked.set()
-        answer.wait(30)
+        answer.wait(300)
         return 0
 
     tail = Tail(last_position)
     waiting = threading.Thread(target=tail.wait_beyond, args=(0, 10, bool))
     waiting.start()
-    assert asked.wait(10)
+    assert asked.wait(300)
     publishing = threading.Thread(target=tail.publish, args=(1,))
     publishing.start()
-    publishing.join(10)
+    publishing.join(300)
     assert not publishing.is_alive()
     answer.set()
-    waiting.join(10)
+    waiting.join(300)
     assert not waiting.is_alive()
 
 

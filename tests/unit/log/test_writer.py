@@ -38,7 +38,7 @@ class Batch:
 
             def hold(transaction):
                 entered.set()
-                leave.wait(30)
+                leave.wait(300)
 
             holding = self.log.transact_async(hold)
             await asyncio.to_thread(entered.wait, 30)

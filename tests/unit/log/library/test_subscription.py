@@ -30,6 +30,6 @@ def test_stopping_ends_the_iteration_of_another_thread(log):
     thread = threading.Thread(target=lambda: seen.extend(subscription))
     thread.start()
     subscription.stop()
-    thread.join(10)
+    thread.join(300)
     assert not thread.is_alive()
     assert seen == []
