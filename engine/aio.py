@@ -22,6 +22,7 @@ from engine.commands import lanes, sessions, transcripts, turns
 from engine.commands.lanes import RESTART_TIMEOUT, Notices
 from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
+from engine.domain.platforms import Platform
 from engine.domain.sources import SessionSource
 from engine.erasure.report import ErasureReport
 from engine.following import Changes
@@ -503,8 +504,8 @@ class AsyncSessionStore:
         *,
         session_id: str | None = None,
         lane: str | None = None,
-        user_id: str | None = None,
-        platform: str | None = None,
+        user_id: str | int | None = None,
+        platform: str | Platform | None = None,
         positions: Sequence[int] | None = None,
         reason: str,
         request: str | None = None,

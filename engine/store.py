@@ -24,6 +24,7 @@ from engine.domain.config import GatewayConfig, StoreSettings
 from engine.domain.entry import SessionEntry
 from engine.domain.errors import EngineError
 from engine.domain.events import StoreClosed
+from engine.domain.platforms import Platform
 from engine.domain.sources import SessionSource
 from engine.domain.times import microseconds
 from engine.erasure.archives import Archives
@@ -511,8 +512,8 @@ class SessionStore(SessionReader):
         *,
         session_id: str | None = None,
         lane: str | None = None,
-        user_id: str | None = None,
-        platform: str | None = None,
+        user_id: str | int | None = None,
+        platform: str | Platform | None = None,
         positions: Sequence[int] | None = None,
         reason: str,
         request: str | None = None,
@@ -529,7 +530,8 @@ class SessionStore(SessionReader):
         Args:
             session_id: A session, with its title and its source.
             lane: A session key: the lane, and the sessions that no other lane led to.
-            user_id: A person: their own lanes whole, and of shared ones what is theirs.
+            user_id: A person: their own lanes whole, and of shared ones what is theirs; also what is under another id
+                that the person's sources name beside this one.
             platform: The one where the `user_id` is that person's; without it, on every platform.
             positions: Messages, as `recorded_messages` gives them.
             reason: Recorded with the erasure. Put nothing of the person into it.

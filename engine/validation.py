@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from engine.domain.encoding import encodable
@@ -29,6 +30,26 @@ def checked_name(name: str, value: object) -> str:
     if not isinstance(value, str) or not value or "\0" in value or not encodable(value):
         raise ValueError(f"{name} must be words that the log can keep, not {value!r:.200}")
     return value
+
+
+def checked_id(name: str, value: object) -> str:
+    """Return the id of a person or a chat as text; a number is taken for its digits (G4a)."""
+    return checked_name(name, str(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+
+
+def checked_platform(platform: object) -> str:
+    """Return the name of a platform, given as a member or as text: its plugin need not be registered here (G1a)."""
+    return checked_name("platform", platform.value if isinstance(platform, Enum) else platform)
+
+
+def checked_positions(positions: object) -> list[int]:
+    """Return positions of the log, each once, in order."""
+    if isinstance(positions, (str, bytes, Mapping)) or not isinstance(positions, Sequence | Set):
+        raise ValueError(f"positions must be a list of positions in the log, not {positions!r:.200}")
+    for each in positions:
+        if not isinstance(each, int) or isinstance(each, bool):
+            raise ValueError(f"each of positions must be a position in the log, not {each!r:.100}")
+    return sorted(set(positions))
 
 
 def checked_number(name: str, value: Any, largest: float = 1e11) -> Any:

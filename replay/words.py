@@ -170,7 +170,7 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
     e.SessionCreated: _created,
     e.SessionEnded: lambda event: f"ended: {event.end_reason}",
     e.SessionReopened: lambda event: f"live again after it had ended: {event.previous_end_reason or 'unknown'}",
-    e.SessionClaimed: lambda _: "belongs to the lane that recovered it, or was switched to it",
+    e.SessionClaimed: lambda _: "belongs to the lane that recovered it, was switched to it, or goes on in it",
     e.SessionCompressed: lambda event: (
         f"compressed into {event.child_session_id}, {counted(event.carried, 'message')} carried over"
     ),

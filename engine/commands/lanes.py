@@ -65,15 +65,15 @@ def _suspend(work: Work, key: str) -> bool:
 
 def mark_resume_pending(session_key: str, reason: str | None) -> Command[bool]:
     why = checked_name("reason", reason or RESTART_TIMEOUT)
-    return Command("mark_resume_pending", mark_resume, (check_session_key(session_key), why))
+    return Command("mark_resume_pending", mark_resume, (check_session_key(session_key), why, "marked by the host"))
 
 
-def mark_resume(work: Work, key: str, reason: str) -> bool:
+def mark_resume(work: Work, key: str, reason: str, why: str | None = None) -> bool:
     """Mark a lane's session as cut off."""
     lane = work.lane(key)
     if lane is None or lane.session_id is None or lane.suspended:
         return False
-    work.on_lane(lane, e.ResumeMarked(session_id=lane.session_id, resume_reason=reason), reason)
+    work.on_lane(lane, e.ResumeMarked(session_id=lane.session_id, resume_reason=reason), why or reason)
     return True
 
 

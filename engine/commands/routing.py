@@ -71,7 +71,7 @@ def _route(work: Work, arrival: Arrival, touch: bool, forced_after: Seen | None)
     cause = "missing" if session is None else session.end_reason or ""
     released = e.LaneReleased(session_id=lane.session_id or "", cause=cause)
     work.note(logging.WARNING, "lane %r no longer leads to session %r, which ended: %s", key, lane.session_id, cause)
-    lane = work.on_lane(lane, released, f"its session ended: {cause}")
+    lane = work.on_lane(lane, released, "its session has ended")
     return _arrive(work, lane, arrival)
 
 

@@ -31,7 +31,7 @@ def end_session(session_id: str, reason: str) -> Command[bool]:
 
 def _end(work: Work, session_id: str, reason: str) -> bool:
     session = work.known(session_id)
-    end(work, session, reason)
+    end(work, session, reason, "ended by the host")
     return work.known(session_id) is not session
 
 
@@ -87,7 +87,7 @@ def _compress(
     created = e.SessionCreated(
         conversation_id=parent.conversation_id,
         lane=parent.lane,
-        source=parent.source,
+        source=parent.source if parent.lane is None else None,
         parent_session_id=session_id,
         relation="compression",
         family_id=parent.family_id,
@@ -95,7 +95,11 @@ def _compress(
     why = "the session was compressed"
     compressed = e.SessionCompressed(child_session_id=child.session_id, carried=0 if carried is None else len(carried))
     work.on_session(parent, compressed, "compressed by the host")
-    child = _name_after(work, parent, work.on_session(child, created, why), why)
+    child = work.on_session(child, created, why)
+    if parent.lane is not None and parent.source is not None:
+        # Apart from what makes it a segment: erasing the person must not tear a conversation that others share.
+        child = work.on_session(child, e.SessionClaimed(lane=parent.lane, source=parent.source), why)
+    child = _name_after(work, parent, child, why)
     work.on_session(child, e.TranscriptRewritten(messages=summary, cause="compress", inherited=carried), why)
     for found in lanes_on(work.transaction, session_id):
         lane = work.lane(found.key)

@@ -251,7 +251,7 @@ class SessionReopened(Event, frozen=True, tag="session.reopened"):
 
 @event(lane=LANE, source={"platform": "telegram", "chat_id": "4711"})
 class SessionClaimed(Event, frozen=True, tag="session.claimed"):
-    """The session belongs to another lane from now on, which recovered it or was switched to it."""
+    """The session is this lane's from now on, which recovered it, was switched to it, or led to what it goes on for."""
 
     lane: str
     source: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from engine.domain import events as e
-from engine.domain.encoding import Content
+from engine.domain.encoding import Content, Erased
 from engine.domain.model_override import clean_model_override
 
 _replace = msgspec.structs.replace
@@ -119,6 +119,11 @@ def _gone(lane: Lane, _event: Content, _time: int) -> Lane:
     return Lane(lane.lane_id, lane.key, lane.version, lane.identity)
 
 
+def _erased(lane: Lane, event: Erased, time: int) -> Lane:
+    """Keep what is left of an event without its payload: that the lane leads nowhere any more."""
+    return _gone(lane, event, time) if event.topic == e.LaneReleased.TOPIC else lane
+
+
 _Step = Callable[[Lane, Any, int], Lane]
 _EVOLVE: dict[type, _Step] = {
     e.LaneRouted: _routed,
@@ -136,11 +141,12 @@ _EVOLVE: dict[type, _Step] = {
     e.NoticesConsumed: _consumed,
     e.ExpiryFinalized: lambda lane, _, __: _replace(lane, expiry_finalized=True),
     e.UsageRecorded: _usage,
+    Erased: _erased,
 }
 
 
 def evolve(lane: Lane, event: Content, time: int, version: int) -> Lane:
-    """Return the lane after an event; one that says nothing about it, or was erased, moves only its version."""
+    """Return the lane after an event; one that says nothing about it moves only its version."""
     step = _EVOLVE.get(type(event))
     changed = lane if step is None else step(lane, event, time)
     return _replace(changed, version=version)

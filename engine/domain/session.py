@@ -17,6 +17,8 @@ ACCIDENTAL = frozenset({"agent_close", "ws_orphan_reap"})
 
 COMPRESSION = "compression"
 DELETED = "deleted"
+ERASED = "erased"
+"""The reason of an end whose own reason was erased: it does not come back, whatever that was."""
 _NO_PROFILE = "main"
 _TEXTS = frozenset((str, type(None)))
 _encode = msgspec.json.encode
@@ -205,6 +207,10 @@ def _erased(session: Session, event: Erased, time: int) -> Session:
             return _appended(session, event, time)
         case e.TranscriptRewritten.TOPIC | e.SessionForked.TOPIC:  # what it replaced does not come back
             return _history(session, 0)
+        case e.SessionEnded.TOPIC:
+            return _replace(session, end_reason=ERASED, ended_at=time)
+        case e.SessionReopened.TOPIC:
+            return _replace(session, end_reason=None, ended_at=None)
     return session
 
 

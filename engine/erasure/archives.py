@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.archiving import check_fits, keep_in_archive, states_at
 from engine.domain.encoding import decode, tombstone_digest
 from engine.domain.events import MessageAppended
-from engine.erasure.content import says_it_is_theirs
+from engine.erasure.identity import Identity, senders_of
 from engine.log.archive import read_archive
 from engine.log.protocol import Log
 
@@ -29,15 +29,16 @@ class Archives:
                     check_fits(position, payload, states.get(position), path)
                 self.positions.update(states)
 
-    def said_by(self, user_id: str) -> set[int]:
-        """Return the positions of the messages in them that name a person as their sender."""
-        found: set[int] = set()
+    def said_by(self, who: Identity) -> dict[int, set[str]]:
+        """Return the positions of the messages in them that may be a person's, with the senders that each names."""
+        found: dict[int, set[str]] = {}
         for path in self._paths:
             for block in read_archive(path, self._log_id):
                 for position, payload in block:
                     event = decode(MessageAppended.TOPIC, payload)
-                    if isinstance(event, MessageAppended) and says_it_is_theirs(event.message, user_id):
-                        found.add(position)
+                    named = senders_of(event.message) if isinstance(event, MessageAppended) else set[str]()
+                    if who.anywhere_among(named):
+                        found[position] = named
         return found
 
     def rewrite(self, now: datetime) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.domain import chat_events as c, events as e
-from engine.domain.encoding import Content, Erased
+from engine.domain.encoding import Content, Erased, Unreadable
+from engine.domain.session import ACCIDENTAL, COMPRESSION, DELETED
 from engine.domain.transcript import MESSAGES
 
 _NOBODYS = frozenset(
@@ -21,18 +22,14 @@ _NOBODYS = frozenset(
         e.ExpiryFinalized,
         e.LaneAdvanced,
         e.LanePruned,
-        e.LaneReleased,
         e.LaneSuspended,
         e.LaneSwitched,
         e.LaneTouched,
         e.NoticesConsumed,
         e.ResumeCleared,
-        e.ResumeMarked,
         e.SessionCompressed,
-        e.SessionEnded,
         e.SessionForked,
         e.SessionImported,
-        e.SessionReopened,
         e.TranscriptRestored,
         e.TranscriptRewound,
         e.TurnInterrupted,
@@ -42,7 +39,22 @@ _NOBODYS = frozenset(
 )
 """Topics of events that are made of ids, times and numbers. One that is not known here counts as somebody's."""
 
-_SENDERS = ("user_id", "sender_id", "author_id", "from_id", "user_id_alt")
+_WORDS = ACCIDENTAL | {
+    COMPRESSION,
+    DELETED,
+    "daily",
+    "expired",
+    "idle",
+    "missing",
+    "restart_interrupted",
+    "restart_timeout",
+    "resume_pending_expired",
+    "session_reset",
+    "session_switch",
+    "suspended",
+}
+"""The engine's own reasons. Any other text was given by the host, and may be somebody's words."""
+
 _OF_A_PERSON = ("user_id", "user_id_alt", "user_name", "message_id")
 
 
@@ -51,12 +63,22 @@ def is_somebodys(event: Content) -> bool:
     match event:
         case Erased():
             return False
+        case Unreadable():  # nobody knows what it says
+            return True
         case e.TurnBegun():
             return event.user_message is not None or bool(event.attachments)
         case e.TurnEnded():
             return event.error is not None
         case e.TranscriptRewritten():
             return bool(event.messages)
+        case e.SessionEnded():
+            return event.end_reason not in _WORDS
+        case e.SessionReopened():
+            return event.previous_end_reason is not None and event.previous_end_reason not in _WORDS
+        case e.LaneReleased():
+            return event.cause not in _WORDS
+        case e.ResumeMarked():
+            return event.resume_reason not in _WORDS
     return event.topic not in _NOBODYS
 
 
@@ -69,17 +91,6 @@ def source_of(event: Content) -> Mapping[str, Any] | None:
     """Return where an event says that somebody spoke from."""
     found = getattr(event, "origin", None) or getattr(event, "source", None)
     return found if isinstance(found, Mapping) else None
-
-
-def is_theirs(source: Mapping[str, Any], user_id: str, platform: str | None) -> bool:
-    """Return True if a source is a person's."""
-    known = user_id in (source.get("user_id"), source.get("user_id_alt"))
-    return known and platform in (None, source.get("platform"))
-
-
-def says_it_is_theirs(message: Mapping[str, Any], user_id: str) -> bool:
-    """Return True for a message of a session that several share which names the person as its sender."""
-    return any(message.get(name) == user_id for name in _SENDERS)
 
 
 def nobodys(source: Mapping[str, Any]) -> dict[str, Any]:

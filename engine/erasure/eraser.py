@@ -10,6 +10,7 @@ from engine.command import Command
 from engine.commands.transcripts import rewrite_transcript
 from engine.domain import events as e
 from engine.domain.errors import ArchivedError
+from engine.domain.platforms import Platform
 from engine.domain.session import Session
 from engine.domain.streams import session_stream
 from engine.erasure.archives import Archives
@@ -20,6 +21,7 @@ from engine.erasure.scope import Scope
 from engine.log.protocol import Log
 from engine.reader import SessionReader
 from engine.runner import Runner
+from engine.validation import checked_id, checked_name, checked_platform, checked_positions
 from engine.work import Work
 from projections.inline.sessions import find_session
 
@@ -34,8 +36,8 @@ class Wanted:
         self,
         session_id: str | None,
         lane: str | None,
-        user_id: str | None,
-        platform: str | None,
+        user_id: str | int | None,
+        platform: str | Platform | None,
         positions: Sequence[int] | None,
     ) -> None:
         given = [each for each in (session_id, lane, user_id, positions) if each is not None]
@@ -43,8 +45,11 @@ class Wanted:
             raise ValueError("give exactly one of session_id, lane, user_id and positions")
         if platform is not None and user_id is None:
             raise ValueError("platform goes with user_id: the same id may be another person elsewhere")
-        self.session_id, self.lane, self.user_id = session_id, lane, user_id
-        self.platform, self.positions = platform, positions
+        self.session_id = None if session_id is None else checked_name("session_id", session_id)
+        self.lane = None if lane is None else checked_name("lane", lane)
+        self.user_id = None if user_id is None else checked_id("user_id", user_id)
+        self.platform = None if platform is None else checked_platform(platform)
+        self.positions = None if positions is None else checked_positions(positions)
 
     def found(self, log: Log, archives: Archives) -> tuple[Scope, dict[str, Session]]:
         """Return what is to be erased now, and the shared sessions that are to be claimed for their place alone."""
@@ -58,9 +63,10 @@ class Wanted:
             person.read()
             return scope, person.shared
         else:
-            recorded = log.reader.recorded_at(sorted(set(self.positions or ())))
-            if len(recorded) < len(set(self.positions or ())):
-                raise ValueError(f"no event is at one of these positions: {self.positions!r:.200}")
+            positions = self.positions or []
+            recorded = log.reader.recorded_at(positions)
+            if len(recorded) < len(positions):
+                raise ValueError(f"no event is at one of these positions: {positions!r:.200}")
             for envelope in recorded:
                 scope.add(envelope)
         return scope, {}
@@ -78,7 +84,8 @@ class Eraser:
         self._log = reader.log
         given = acting_now()
         self._actor = actor if given is None else given.actor
-        self._reason, self._request = reason, request
+        self._reason = checked_name("reason", reason)
+        self._request = None if request is None else checked_name("request", request)
 
     def run(self, wanted: Wanted, now: datetime, *, dry_run: bool) -> ErasureReport:
         """Erase, or with `dry_run` only look; return what was found."""

@@ -106,7 +106,7 @@ def test_a_released_and_a_recovered_lane_say_why(store, source):
     before = store.log.last_position
     store.get_or_create_session(source())
     released, reopened, routed = since(store, before)
-    assert (released.event.cause, released.reason) == ("agent_close", "its session ended: agent_close")
+    assert (released.event.cause, released.reason) == ("agent_close", "its session has ended")
     assert reopened.event.previous_end_reason == "agent_close"
     assert routed.event.how == "recovered"
 

@@ -21,7 +21,8 @@ class TestCompression:
         assert child == "20260701_142530_0000c41d"
         assert store.metrics()["commits"] == commits + 1
         kinds = [type(each.event) for each in since(store, before)]
-        assert kinds == [e.SessionCompressed, e.SessionCreated, e.TranscriptRewritten, e.LaneAdvanced]
+        made = [e.SessionCreated, e.SessionClaimed, e.TranscriptRewritten]
+        assert kinds == [e.SessionCompressed, *made, e.LaneAdvanced]
         assert store.peek_session_id(KEY) == child
         closed = store.get_session(parent)
         assert (closed.end_reason, closed.compressed_into) == ("compression", child)

@@ -184,6 +184,10 @@ def test_event_that_says_nothing_moves_only_the_version(content: Content) -> Non
     assert folded(content, lane=USED) == msgspec.structs.replace(USED, version=2)
 
 
+def test_lane_whose_release_was_erased_leads_nowhere() -> None:
+    assert folded(Erased("lane.released", "0" * 64, 5), lane=USED).session_id is None
+
+
 def test_every_event_of_a_lane_changes_it() -> None:
     """An event that nothing folds does not exist."""
     empty = folded(e.LaneRouted(session_id="s0", how="created"))

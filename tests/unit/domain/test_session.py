@@ -106,6 +106,13 @@ def test_session_whose_creation_was_erased_is_its_own_conversation() -> None:
     assert (head.created_at, head.live) == (1001, 1)
 
 
+def test_end_whose_reason_was_erased_is_an_end_that_nothing_recovers() -> None:
+    over = folded(CREATED, SAID, Erased("session.ended", "0" * 64, 5))
+    assert (over.end_reason, over.ended_at, over.recoverable) == ("erased", 1003, False)
+    again = folded(Erased("session.reopened", "0" * 64, 5), head=over)
+    assert (again.end_reason, again.ended_at) == (None, None)
+
+
 def test_event_that_says_nothing_moves_only_the_version() -> None:
     head = folded(CREATED)
     for content in (Unknown("session.later", {}), e.TurnEnded(token="t")):
