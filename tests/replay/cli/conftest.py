@@ -1,4 +1,6 @@
 import shutil
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,14 @@ def own(lived: Path, tmp_path: Path) -> Path:
     """A copy of the store that the test may write."""
     shutil.copytree(lived, tmp_path / "own")
     return tmp_path / "own"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> Iterator[None]:
+    """Let children have Ctrl-C: a suite that a shell started in the background ignores it, and they inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -69,7 +69,7 @@ def test_ctrl_c_in_the_middle_of_a_backup_leaves_nothing(own: Path, tmp_path: Pa
     code = (
         "import os, signal, engine.log.newfile as newfile; "
         "there = newfile._give_name; "
-        "newfile._give_name = lambda *_: os.kill(os.getpid(), signal.SIGINT); "
+        "newfile._give_name = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT); "
         "from replay.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "--store", str(own), "backup", str(tmp_path / "copy.db")]
