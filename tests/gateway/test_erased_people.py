@@ -113,11 +113,12 @@ def test_what_nobody_can_read_counts_as_somebodys():
     assert not is_somebodys(decode("session.compressed", b'{"child_session_id":"s2"}'))
 
 
-def test_a_compressed_conversation_stays_one_for_the_others(store):
+def test_a_compressed_conversation_stays_one_for_the_others(store, clock):
     """G42, G47, V15: erasing who spoke first tore it, and the others' messages were taken twice."""
     shared = store.get_or_create_session(source("group", **{**ADA, **THREAD})).session_id
     hers = user("hers", "tg-a", user_id=ADA["user_id"])
     store.append_messages(shared, [hers, user("of Bob", "tg-b", user_id=BOB["user_id"])])
+    clock.advance(minutes=1)
     child = store.compress_session(shared, None, [user("so far")], covers=2)
     assert store.erase(user_id=ADA["user_id"], **ASKED, purge=True).messages == 1
     entry = store.get_or_create_session(source("group", **{**BOB, **THREAD}))

@@ -120,6 +120,6 @@ QUESTIONS = (
         "Is this the log that was written then, unchanged?",
         "sessions verify",
         lambda log: (log.verify().ok, log.verify().head.partition(":")[0], log.verify().erased),
-        (True, "5557", 16),
+        (True, "5558", 16),
     ),
 )

@@ -122,7 +122,7 @@ def test_the_picture_is_to_scale_and_its_signs_are_explained(incident: EventLog)
     lines = text_of(timeline_lines(timeline(incident, TEAM, zone=ZONE), 100))
     assert lines[:2] == [
         "agent:main:slack:group:C120:U1200  team 120",
-        "Wed 1 Jul 17:21 to Fri 3 Jul 18:00 (2 d) · 5 sessions · 12 messages · 6 turns · up to @5557",
+        "Wed 1 Jul 17:21 to Fri 3 Jul 18:00 (2 d) · 5 sessions · 12 messages · 6 turns · up to @5558",
     ]
     rows = {line[:10].strip(): line[10:] for line in lines[3:10]}
     assert re.fullmatch("█{39}▒{36}█{3}▒{12}", rows["sessions"])
