@@ -6,11 +6,12 @@ They are a supported interface: columns are added, never renamed or removed. A t
 from collections.abc import Callable
 from hashlib import blake2b
 
-from engine.log.protocol import Dialect, Log, Queries, Transaction
+from engine.log.protocol import Dialect, Log, Queries, StateTables, Transaction
 from engine.version import package_version
 from projections.inline.rebuilding import Around
 
 NAME = "audit"
+_OF_STATES = ("audit_sessions", "audit_lanes")
 
 _EVENTS = """SELECT e.position, {time} AS time, e.stream, e.version, e.topic AS type, e.actor, e.command, e.reason,
     coalesce({first} ->> 'key', {first} ->> 'lane') AS lane,
@@ -107,6 +108,13 @@ def create_audit_views(log: Log) -> None:
     made = definitions(log.dialect)
     if _made_by(log.reader) != _fingerprint(made):
         log.transact(lambda transaction: _make(transaction, made))
+
+
+def create_state_views(tables: StateTables, dialect: Dialect) -> frozenset[str]:
+    """Make those of the audit views that rest on state tables alone over some in memory; return their names."""
+    made = definitions(dialect)
+    tables.define([f"CREATE VIEW {name} AS {made[name]}" for name in _OF_STATES])
+    return frozenset(_OF_STATES)
 
 
 def replacing_tables(log: Log) -> Around:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
         UnsupportedStoreError as UnsupportedStoreError,
     )
     from replay.exporting import export as export
-    from replay.importing import ImportedExport as ImportedExport, import_export as import_export
+    from replay.importing import (
+        ImportedExport as ImportedExport,
+        import_export as import_export,
+        is_export as is_export,
+    )
     from replay.lives import (
         Leg as Leg,
         LifeEvent as LifeEvent,
@@ -69,7 +73,7 @@ _PLACES = {
         "UnsupportedStoreError",
     ),
     "exporting": ("export",),
-    "importing": ("ImportedExport", "import_export"),
+    "importing": ("ImportedExport", "import_export", "is_export"),
     "lives": ("Leg", "LifeEvent", "Silence", "Timeline", "TurnSpan", "timeline"),
     "moments": ("Moment", "moment_of"),
     "opening": ("open_log", "open_reader"),

@@ -10,6 +10,7 @@ from engine.log.envelope import Envelope
 from engine.log.errors import UnsafeQueryError
 from engine.log.protocol import Answer, Bounds, Progress
 from engine.log.sqlite.eventlog import EventLog
+from projections.audit import create_state_views
 from projections.inline import past
 from projections.inline.projection import BEYOND, apply_usable, make
 from replay.errors import UnsupportedStoreError
@@ -56,6 +57,8 @@ class First(msgspec.Struct, frozen=True, kw_only=True):
 def when(log: EventLog, query: str, *, bounds: Bounds | None = None, progress: Progress | None = None) -> First | None:
     """Return the first position at which a query on the state tables gives a row, and the event that made it so.
 
+    It may ask `audit_lanes` and `audit_sessions` too, but neither the log nor the views over it.
+
     Rows come and go, so the log is folded forwards from its beginning, and the query is asked after each event that
     touches a table it reads; events of other tables are passed over. That is bounded in time, by a minute unless told
     otherwise: ask for a table in which little happens, as `lanes`. None if it never gave a row.
@@ -65,7 +68,8 @@ def when(log: EventLog, query: str, *, bounds: Bounds | None = None, progress: P
     scratch, last = log.scratch(), log.last_position
     try:
         make(scratch, began_at=BEYOND)
-        touched = _kinds(scratch.tables_of(query, given))
+        views = create_state_views(scratch, log.dialect)
+        touched = _kinds(scratch.tables_of(query, given) - views)
         for first in range(0, last, _BATCH):
             for each in log.reader.recorded(first, min(first + _BATCH, last)):
                 if not each.stream.startswith(touched):

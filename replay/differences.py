@@ -19,6 +19,7 @@ from projections.inline.single import transcript_at
 from projections.inline.streams_at import fold_streams
 from projections.inline.transcripts import report
 from replay.past import check_position
+from replay.selecting import Selection, stream_filter
 
 _HISTORY = frozenset(
     each.TOPIC
@@ -55,25 +56,28 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How it is: a field's value, all fields of what was added, or a message that came."""
 
 
-def diff(log: EventLog, a: int, b: int) -> Iterator[Change]:
+def diff(log: EventLog, a: int, b: int, selection: Selection | None = None) -> Iterator[Change]:
     """Yield what changed from one position to another, either of which may be the later.
 
-    Times are UTC microseconds, as the log has them. Costs what the streams that changed in between have.
+    Times are UTC microseconds, as the log has them. A selection leaves what is of its platforms, chats, threads,
+    people, lanes and sessions; of a session also the lanes that lead to it. Costs what the streams that changed in
+    between have.
     """
     check_position(log, a)
     check_position(log, b)
-    return _changes(log, a, b)
+    return _changes(log, a, b, Selection() if selection is None else selection)
 
 
-def _changes(log: EventLog, a: int, b: int) -> Iterator[Change]:
+def _changes(log: EventLog, a: int, b: int, selection: Selection) -> Iterator[Change]:
     reads, low, high = log.reader, min(a, b), max(a, b)
     bad = quarantined_at(log, high)
-    since = reads.streams_since(low, high)
+    wanted = stream_filter(log, selection)
+    since = {stream: first for stream, first in reads.streams_since(low, high).items() if wanted(stream)}
     then = {stream: first - 1 for stream, first in since.items() if first > 1}
     ends = {stream: reads.version_at(stream, high) or 0 for stream in since}
     folds = {low: fold_streams(reads, then, low, bad), high: fold_streams(reads, ends, high, bad)}
     before, after = folds[a], folds[b]
-    yield from _compared("lane", lanes_of(before), lanes_of(after))
+    yield from _compared("lane", *_leading_to(selection.sessions, lanes_of(before), lanes_of(after)))
     yield from _compared("session", sessions_of(before), sessions_of(after))
     yield from _compared("project", projects_of(before), projects_of(after))
     topics = reads.topics_since(low, high, (e.LaneTouched.TOPIC,))
@@ -85,6 +89,12 @@ def _changes(log: EventLog, a: int, b: int) -> Iterator[Change]:
                 yield from _appended(log, was, now, bad)
             else:
                 yield from _messages(log, session_id, was, now)
+
+
+def _leading_to(sessions: tuple[str, ...], *moments: Mapping[str, State]) -> list[Mapping[str, State]]:
+    """Return the lanes that lead to some sessions at one of the moments, or all if none are asked for."""
+    keys = {key for lanes in moments for key, lane in lanes.items() if not sessions or lane["session_id"] in sessions}
+    return [{key: lane for key, lane in lanes.items() if key in keys} for lanes in moments]
 
 
 def lanes_of(fold: Fold) -> dict[str, State]:

@@ -1,6 +1,8 @@
 """Importing an export back: the same events with their times, actors, ids and versions, in another store (R17)."""
 
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -20,6 +22,7 @@ from replay.errors import BadExportError, ExportConflictError
 from replay.exporting import NAME, REFERRING, VERSION, Line, moved
 
 _WHY = "imported from an export"
+_BEGINS = f'{{"export": "{NAME}"'.encode()
 _read_line = msgspec.json.Decoder(Line).decode
 
 
@@ -46,6 +49,17 @@ class _Head(msgspec.Struct):
 class _Raw(msgspec.Struct):
     raw: str = msgspec.field(name="$raw")
     text: bool
+
+
+def is_export(source: str | os.PathLike[str]) -> bool:
+    """Return True if a file is an export as JSON lines, or is called like one."""
+    place = Path(source)
+    if not place.is_file():
+        return False
+    if place.suffix == ".jsonl":
+        return True
+    with place.open("rb") as file:
+        return file.read(len(_BEGINS)) == _BEGINS
 
 
 def import_export(store: SessionStore, lines: Iterable[str], *, dry_run: bool = False) -> ImportedExport:

@@ -64,6 +64,12 @@ def open_views(log: EventLog, clock: Callable[[], datetime] = local_now) -> Stor
     return StoreViews(log, Path(log.path).parent, clock, search=True, read_only=True)
 
 
+def has_store(where: str | os.PathLike[str]) -> bool:
+    """Return True if there is a store at a place, of whatever kind and in whatever state."""
+    path = _local(where)
+    return path.is_file() or (path / FILE_NAME).exists()
+
+
 def open_store(where: str | os.PathLike[str], *, create: bool = False) -> "SessionStore":
     """Return a store for writing, as the actor `sessions`; its settings are those it ran with last.
 

@@ -88,24 +88,43 @@ def _newest_first(log: Log, selection: Selection) -> Iterator[Envelope]:
         upto = after
 
 
-def _filters(selection: Selection) -> list[Callable[[EventRecord], bool]]:
-    """Return what must hold of an event; the types are asked of the log itself."""
-    named = {
+def stream_filter(log: Log, selection: Selection) -> Callable[[str], bool]:
+    """Return what tells whether a stream is of a place that is asked for; of sessions, lanes are not told apart."""
+    holds = [_one_of(field, frozenset(values)) for field, values in _placed(selection).items() if values]
+    if not (holds or selection.sessions):
+        return lambda _: True
+    places, wanted = _Places(log), {f"{SESSION}{each}" for each in selection.sessions}
+
+    def is_there(stream: str) -> bool:
+        asked = stream in wanted if wanted and stream.startswith(SESSION) else stream.startswith((LANE, SESSION))
+        return asked and all(hold(places.of(stream)) for hold in holds)
+
+    return is_there
+
+
+def _placed(selection: Selection) -> dict[str, tuple[str, ...]]:
+    return {
         "platform": selection.platforms,
         "chat_id": selection.chats,
         "thread_id": selection.threads,
         "user_id": selection.users,
         "lane": selection.lanes,
-        "actor": selection.actors,
     }
-    holds = [_one_of(field, frozenset(values)) for field, values in named.items() if values]
+
+
+def _filters(selection: Selection) -> list[Callable[[EventRecord], bool]]:
+    """Return what must hold of an event; the types are asked of the log itself."""
+    named = {**_placed(selection), "actor": selection.actors}
+    holds: list[Callable[[EventRecord], bool]] = [
+        _one_of(field, frozenset(values)) for field, values in named.items() if values
+    ]
     if selection.sessions:
         wanted = frozenset(selection.sessions)
         holds.append(lambda record: record.session_id in wanted or not wanted.isdisjoint(_mentioned(record)))
     return holds
 
 
-def _one_of(field: str, values: frozenset[str]) -> Callable[[EventRecord], bool]:
+def _one_of(field: str, values: frozenset[str]) -> "Callable[[EventRecord | _Place], bool]":
     return lambda record: getattr(record, field) in values
 
 
@@ -144,12 +163,23 @@ class _Places:
             payload=payload,
         )
 
+    def of(self, stream: str) -> _Place:
+        """Return the place of a stream by its name."""
+        found = self._known.get(stream)
+        if found is None:
+            first = next(iter(self._log.stream(stream, 0, 1)), None)
+            found = _Place() if first is None else self._keep(stream, first.event)
+        return found
+
     def _of(self, envelope: Envelope) -> _Place:
         stream = envelope.stream
         first = envelope
         if envelope.version > 1:
             first = next(iter(self._log.stream(stream, 0, 1)), envelope)
-        place = _place(stream, first.event)
+        return self._keep(stream, first.event)
+
+    def _keep(self, stream: str, event: Content) -> _Place:
+        place = _place(stream, event)
         if len(self._known) >= _ENOUGH:
             self._known.clear()
         self._known[stream] = place

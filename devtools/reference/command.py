@@ -21,7 +21,7 @@ CODES = {
     USAGE: "the command line cannot be understood, or a name is ambiguous",
     NOT_FOUND: "no store, or nothing of this name",
     INTEGRITY: "something is damaged, or does not agree",
-    CONFLICT: "another process is in the way",
+    CONFLICT: "another process is in the way, or what is imported is there already",
     INTERRUPTED: "interrupted with Ctrl-C",
 }
 

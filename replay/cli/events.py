@@ -61,20 +61,12 @@ def events(run: Run, follow: bool) -> None:
     with it they begin there, and the cursor leads on.
     """
     with run.log() as log:
-        selection = _selection(run, log)
+        selection = run.part_of(log)
         if follow:
             _follow(run, log, selection)
             return
         page = _page(run, log, selection)
         run.output.page(page, EVENTS, "no event", (*_FIELDS,))
-
-
-def _selection(run: Run, log: EventLog) -> Selection:
-    """Return what was asked for; names are looked up in the tables only if there are any."""
-    if not (run.filters["lane"] or run.filters["session"]):
-        return run.selection(log, None)
-    with run.reader() as reader:
-        return run.selection(log, reader)
 
 
 def _page(run: Run, log: EventLog, selection: Selection) -> Page:

@@ -12,11 +12,11 @@ from replay.cli.text import safe
 OK, FAILURE, USAGE, NOT_FOUND, INTEGRITY, CONFLICT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 _CODES = {
-    **dict.fromkeys(("bad_moment", "ambiguous"), USAGE),
+    **dict.fromkeys(("bad_moment", "ambiguous", "unsafe_query"), USAGE),
     **dict.fromkeys(("no_store", "not_a_log", "unknown_subject", "unknown_session", "unknown_lane"), NOT_FOUND),
     **dict.fromkeys(("corrupt", "corrupt_state"), INTEGRITY),
     **dict.fromkeys(("conflict", "tracking_conflict", "locked", "turn_in_progress", "turn_lost"), CONFLICT),
-    "replaced_tables": CONFLICT,
+    **dict.fromkeys(("replaced_tables", "export_conflict"), CONFLICT),
 }
 _FULL = "there is no space left for what is to be written; free some, or write it elsewhere"
 _NEXT = {

@@ -16,6 +16,8 @@ def write_file(to: str, parts: Iterable[str], *, force: bool = False) -> None:
         return
     target = Path(to)
     _check_free(target, force=force)
+    if not target.parent.is_dir():
+        raise Failed(f"the folder {target.parent} does not exist; make it, or write somewhere else", FAILURE)
     with NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         part = Path(file.name)
         try:

@@ -12,12 +12,14 @@ from engine.domain.entry import SessionEntry
 from engine.domain.messages import text_of
 from engine.domain.times import microseconds, moment
 from engine.errors import UnknownSessionError
+from engine.log.sqlite.eventlog import EventLog
 from engine.reader import SessionInfo, SessionReader
 from replay.cli.completion import subject_names
 from replay.cli.layout import Column, Item, Line, Lines, Table
 from replay.cli.output import Page, page_of
 from replay.cli.run import Run, verb
 from replay.cli.text import as_json, shown
+from replay.moments import moment_of
 from replay.selecting import Selection, select_events
 
 LANES = Table(
@@ -169,14 +171,15 @@ def show(run: Run, what: str | None, at: str | None) -> None:
             from replay.cli.picker import picked_lane  # Rich, which only a terminal needs
 
             what = picked_lane(run, reader)
-        items = event_items(run, reader, what) if what.startswith("@") else _items(run, reader, what)
+        at_position = moment_of(reader.log, what, run.now).position if what.startswith("@") else None
+        items = _items(run, reader, what) if at_position is None else event_items(run, reader.log, at_position)
         page = page_of(items, run.limit, run.cursor)
         run.output.page(page, Lines(lines_of), "nothing there")
 
 
-def event_items(run: Run, reader: SessionReader, what: str) -> Iterator[Item]:
-    position = run.moment(reader.log, what).position
-    for record in select_events(reader.log, Selection(after=position - 1, upto=position), run.now.tzinfo):
+def event_items(run: Run, log: EventLog, position: int) -> Iterator[Item]:
+    """Yield the event at a position."""
+    for record in select_events(log, Selection(after=position - 1, upto=position), run.now.tzinfo):
         yield {"kind": "event", **msgspec.structs.asdict(record)}
 
 

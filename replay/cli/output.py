@@ -34,11 +34,17 @@ class Output:
         self.form = form
         self.screen: Screen = screen(colour)
         self._begin = begin
+        self._notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Say something on stderr before the text of an answer; a program that reads the answer needs none of it."""
+        if self.form == "text" and text not in self._notes:
+            self._notes.append(text)
 
     def page(self, page: Page, layout: Layout, empty: str, fields: Sequence[str] = ()) -> None:
         """Print a page of items; `empty` is said on stderr when there are none, `fields` are the head of CSV."""
         items, any_at_all = _peeked(page.items)
-        self._begin()
+        self._start()
         if self.form == "json":
             self._json(items, page)
         else:
@@ -51,7 +57,7 @@ class Output:
 
     def stream(self, items: Iterable[Item], layout: Layout, fields: Sequence[str] = (), *, head: bool = True) -> None:
         """Print items, and see to it that they are seen at once; those that follow others need no head."""
-        self._begin()
+        self._start()
         match self.form:
             case "csv":
                 self._csv(items, fields, head=head)
@@ -72,8 +78,14 @@ class Output:
 
     def say(self, text: str) -> None:
         """Say something on stderr, where it is no data."""
-        self._begin()
+        self._start()
         click.echo(safe(text), err=True)
+
+    def _start(self) -> None:
+        self._begin()
+        notes, self._notes = self._notes, []
+        for note in notes:
+            click.echo(safe(note), err=True)
 
     def _json(self, items: Iterable[Item], page: Page) -> None:
         self.write('{"items": [')
@@ -107,7 +119,7 @@ def _field(value: Any) -> Any:
 
 def page_of(items: Iterable[Item], limit: int | None, cursor: str | None) -> Page:
     """Return a page of an answer that is always in the same order; the cursor is how many came before."""
-    skipped = _number(cursor)
+    skipped = skipped_by(cursor)
     rest = islice(items, skipped, None)
     if limit is None:
         return Page(rest)
@@ -116,7 +128,8 @@ def page_of(items: Iterable[Item], limit: int | None, cursor: str | None) -> Pag
     return Page(found[:limit], str(skipped + limit) if more else None, more)
 
 
-def _number(cursor: str | None) -> int:
+def skipped_by(cursor: str | None) -> int:
+    """Return how many items came before those that a cursor of such an answer asks for."""
     if cursor is None:
         return 0
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) < 12):

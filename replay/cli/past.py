@@ -10,11 +10,12 @@ from replay.cli.layout import Item, Lines
 from replay.cli.looking import lane_item, lines_of, list_of, message_items, session_item
 from replay.cli.output import page_of
 from replay.cli.run import Run, verb
+from replay.cli.stepping import steps_of
 
 
 @verb(
     "at",
-    examples=("sessions at 'yesterday 04:00'", "sessions at @1042 --transcript 20260701_1425 -o jsonl"),
+    examples=("sessions at 'yesterday 04:00'", "sessions at @1042 --step"),
     pages=True,
     filters=("since", "until", "platform", "chat", "thread", "user"),
 )
@@ -26,22 +27,31 @@ from replay.cli.run import Run, verb
 @click.option(
     "--transcript", metavar="ID", help="The messages that were live in a session.", shell_complete=session_names
 )
-def at(run: Run, when: str | None, lane: str | None, session: str | None, transcript: str | None) -> None:
+@click.option("--step", "stepping", is_flag=True, help="The event of that moment and the next, and what each changed.")
+def at(
+    run: Run, when: str | None, lane: str | None, session: str | None, transcript: str | None, stepping: bool
+) -> None:
     """Show lanes, a session or a transcript as they were at a moment.
 
-    All lanes, if no one thing is asked for. What was erased since is erased in the past too.
+    All lanes, if no one thing is asked for; filters are for these. What was erased since is erased in the past too.
+    With --step a terminal goes on from there, event by event, with the arrow keys.
     """
-    if sum(each is not None for each in (lane, session, transcript)) > 1:
-        raise click.UsageError("ask for one of --lane, --session and --transcript")
+    asked = (lane is not None) + (session is not None) + (transcript is not None) + stepping
+    if asked > 1:
+        raise click.UsageError("ask for one of --lane, --session, --transcript and --step")
+    if asked and any(run.filters.values()):
+        raise click.UsageError("filters are for the list of all lanes; leave them out here")
     if when is None:
         with run.log() as log:
             from replay.cli.picker import picked_moment  # Rich, which only a terminal needs
 
             when = picked_moment(run, log)
+    if stepping:
+        with run.log() as log:
+            steps_of(run, log, run.moment(log, when).position)
+        return
     run.filters |= {"lane": (), "session": ()}
     with run.reader(when) as reader:
-        if run.output.form == "text":
-            run.output.say(f"as of {run.moment(reader.log, when)}")
         if lane is None and session is None and transcript is None:
             list_of(run, reader)
             return

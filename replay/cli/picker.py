@@ -1,12 +1,7 @@
 """A list to choose a lane from: type to filter, arrows, and a preview of what is chosen (R4)."""
 
 import os
-import select
-import sys
-import termios
-import tty
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
@@ -19,19 +14,13 @@ from engine.domain.messages import text_of
 from engine.log.sqlite.eventlog import EventLog
 from engine.reader import SessionReader
 from replay.cli.failures import NOT_FOUND, USAGE, Failed
+from replay.cli.keys import NAMES, keys
 from replay.cli.run import Run
 from replay.cli.screen import answers
 from replay.cli.text import as_json, in_one_line, shown
 from replay.moments import FORMS
 from replay.selecting import Selection, select_events
 
-_KEYS = {
-    "\x1b[A": "up", "\x1bOA": "up", "\x10": "up",
-    "\x1b[B": "down", "\x1bOB": "down", "\x0e": "down",
-    "\r": "take", "\n": "take",
-    "\x7f": "erase", "\b": "erase",
-    "\x1b": "leave", "\x03": "leave", "\x04": "leave",
-}  # fmt: skip
 _DECISIVE = (
     *(e.LaneReset.TOPIC, e.LaneSwitched.TOPIC, e.LaneSuspended.TOPIC, e.LanePruned.TOPIC, e.TurnInterrupted.TOPIC),
     *(e.SessionCompressed.TOPIC, e.SessionEnded.TOPIC, e.ContentErased.TOPIC, e.StoreOpened.TOPIC, e.StoreClosed.TOPIC),
@@ -58,7 +47,7 @@ class Picker:
     def press(self, key: str) -> str | None:
         """Take a key; return the name that it chooses, if it does."""
         left = self.left
-        match _KEYS.get(key, key):
+        match NAMES.get(key, key):
             case "up":
                 self.marked = max(self.marked - 1, 0)
             case "down":
@@ -125,11 +114,11 @@ def _choose(names: list[str], preview: Callable[[str], list[str]]) -> str:
         raise Failed("there is nothing to choose from yet", NOT_FOUND)
     picker = Picker(names)
     console = Console(stderr=True, color_system=None if os.environ.get("NO_COLOR") else "auto", highlight=False)
-    with _keys() as keys, Live(console=console, transient=True, auto_refresh=False) as live:
+    with keys() as pressed, Live(console=console, transient=True, auto_refresh=False) as live:
         while True:
             left = picker.left
             live.update(picker.shown(preview(left[picker.marked]) if left else []), refresh=True)
-            chosen = picker.press(next(keys))
+            chosen = picker.press(next(pressed))
             if chosen is not None:
                 return chosen
 
@@ -139,27 +128,3 @@ def _last_words(reader: SessionReader, key: str) -> list[str]:
     session_id = reader.peek_session_id(key)
     messages = reader.load_transcript(session_id) if session_id else []
     return [f"{each.get('role')}: {text_of(each.get('content'))}"[:200] for each in messages[-_PREVIEWED:]]
-
-
-@contextmanager
-def _keys() -> Iterator[Iterator[str]]:
-    """Yield the keys that are pressed, one by one; the terminal is as it was afterwards."""
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    tty.setcbreak(descriptor)
-    try:
-        yield _pressed(descriptor)
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _pressed(descriptor: int) -> Iterator[str]:
-    while data := os.read(descriptor, 32):
-        text = data.decode("utf-8", "ignore")
-        if text == "\x1b" and select.select([descriptor], [], [], 0.05)[0]:
-            text += os.read(descriptor, 8).decode("utf-8", "ignore")
-        if text.startswith("\x1b"):
-            yield text
-        else:
-            yield from text
-    raise KeyboardInterrupt

@@ -78,24 +78,29 @@ class Run:
         with open_store(self.where, create=create) as store:
             yield store
 
-    def moment(self, log: EventLog, text: str) -> Moment:
-        """Return the moment that somebody named."""
-        return moment_of(log, text, self.now)
+    def moment(self, log: EventLog, text: str, word: str = "as of") -> Moment:
+        """Return the moment that somebody named, and say which that is, with its zone."""
+        found = moment_of(log, text, self.now)
+        self.output.note(f"{word} {found}")
+        return found
+
+    def _bound(self, log: EventLog, name: str) -> Moment | None:
+        text = self.filters.get(name)
+        return None if text is None else self.moment(log, text, name)
 
     def positions(self, log: EventLog) -> tuple[int, int | None]:
         """Return the position after which and that up to which `--since` and `--until` ask, both included."""
-        since, until = (self.filters.get(name) for name in MOMENTS)
+        since, until = (self._bound(log, name) for name in MOMENTS)
         after = 0
-        if since and since.startswith("@"):
-            after = max(self.moment(log, since).position - 1, 0)
-        elif since:
-            after = log.position_at(microseconds(self.moment(log, since).time) - 1)
-        return after, self.moment(log, until).position if until else None
+        if since is not None:
+            exact = self.filters["since"].strip().startswith("@")
+            after = max(since.position - 1, 0) if exact else log.position_at(microseconds(since.time) - 1)
+        return after, None if until is None else until.position
 
     def times(self, log: EventLog) -> tuple[datetime | None, datetime | None]:
         """Return the times of `--since` and `--until`."""
-        since, until = (self.moment(log, each).time if each else None for each in map(self.filters.get, MOMENTS))
-        return since, until
+        since, until = (self._bound(log, name) for name in MOMENTS)
+        return None if since is None else since.time, None if until is None else until.time
 
     def subject(self, reader: SessionReader, text: str, *kinds: str) -> Subject:
         """Return the lane or session that somebody named."""
@@ -124,6 +129,13 @@ class Run:
             types=self.filters.get("type", ()),
             actors=self.filters.get("actor", ()),
         )
+
+    def part_of(self, log: EventLog) -> Selection:
+        """Return the part of the log that the filters ask for; names are looked up if there are any."""
+        if not (self.filters.get("lane") or self.filters.get("session")):
+            return self.selection(log, None)
+        with self.reader() as reader:
+            return self.selection(log, reader)
 
     def confirm(self, question: str) -> None:
         """Ask before something is written; raise Failed where nobody can be asked and `--yes` was not given (R6)."""

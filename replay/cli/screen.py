@@ -37,7 +37,7 @@ class Screen(NamedTuple):
 
 def screen(colour: Colour) -> Screen:
     """Return standard output as it is: `--color` wins, then NO_COLOR, FORCE_COLOR, and what the terminal is."""
-    terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    terminal = is_terminal() and os.environ.get("TERM") != "dumb"
     if colour != "auto":
         coloured = colour == "always"
     elif os.environ.get("NO_COLOR"):
@@ -46,6 +46,11 @@ def screen(colour: Colour) -> Screen:
         coloured = terminal or bool(os.environ.get("FORCE_COLOR"))
     width = shutil.get_terminal_size((80, 24)).columns
     return Screen(terminal or coloured, coloured, min(max(width, _NARROWEST), _WIDEST))
+
+
+def is_terminal() -> bool:
+    """Return True if standard output is a terminal, of whatever kind."""
+    return sys.stdout.isatty()
 
 
 def answers() -> bool:

@@ -29,7 +29,11 @@ def escaped(character: str) -> str:
 
 def as_json(value: Any) -> str:
     """Return a value as JSON in one line, with every character that a terminal acts upon in JSON's own escapes."""
-    text = json.dumps(value, ensure_ascii=False, default=_plain)
+    return safe_json(json.dumps(value, ensure_ascii=False, default=_plain))
+
+
+def safe_json(text: str) -> str:
+    """Return JSON that says the same, with every character that a terminal acts upon in JSON's own escapes."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

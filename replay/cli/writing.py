@@ -1,46 +1,76 @@
 """`import` and `erase`: verbs that write to the store."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import click
 import msgspec
 
 from engine.acting import acting
 from engine.imports.report import ImportReport
+from engine.store import SessionStore
 from replay.cli.completion import subject_names
 from replay.cli.layout import Item, Line, Lines
 from replay.cli.run import Run, verb
 from replay.cli.text import shown
-from replay.opening import ACTOR
+from replay.importing import ImportedExport, import_export, is_export
+from replay.opening import ACTOR, has_store, open_store
 from replay.words import counted
 
 
 @verb(
     "import",
-    examples=("sessions import ~/.hermes/state.db --dry-run", "sessions --store data import ~/.hermes/sessions --yes"),
+    examples=("sessions import ~/.hermes/state.db --dry-run", "sessions --store data import ada.jsonl --yes"),
     writes=True,
 )
 @click.argument("source", type=click.Path())
 @click.option("--reason", metavar="TEXT", help="Recorded with the import.")
 def import_(run: Run, source: str, reason: str | None) -> None:
-    """Import the sessions of another program.
+    """Import the sessions of another program, or an export.
 
-    SOURCE is an agent's state.db, a folder with sessions.json and transcripts, or a web chat's folder with _index.json.
-    It is only read; running it again adds what is new. A folder without a store gets one.
+    SOURCE is an agent's state.db, a folder with sessions.json and transcripts, a web chat's folder with _index.json, or
+    what `sessions export` wrote as jsonl. It is only read. Running it again adds what is new of a program; an export
+    comes whole, and once. A folder without a store gets one.
     """
     if not run.dry_run:
         run.confirm(f"import {source} into the store at {run.where}?")
-    with run.store(create=True) as store, acting(ACTOR, reason):
+    with _to_import_into(run) as store, acting(ACTOR, reason):
+        if is_export(source):
+            report: ImportedExport | ImportReport = _brought_in(run, store, source)
+        else:
+            report = store.import_from(source, dry_run=run.dry_run, progress=partial(_tell, run))
+    item = {"source": source, **msgspec.to_builtins(report)}
+    run.output.one(item, Lines(lambda item: _imported(item)))
 
-        def tell(report: ImportReport) -> None:
-            run.progress.tell(report.messages + report.known, 0)
 
-        report = store.import_from(source, dry_run=run.dry_run, progress=tell)
-    run.output.one(msgspec.to_builtins(report), Lines(lambda item: _imported(item)))
+@contextmanager
+def _to_import_into(run: Run) -> Iterator[SessionStore]:
+    """Open the store, or one that goes away again where a dry run finds none."""
+    if run.dry_run and not has_store(run.where):
+        with TemporaryDirectory() as folder, open_store(folder, create=True) as store:
+            yield store
+        return
+    with run.store(create=True) as store:
+        yield store
+
+
+def _brought_in(run: Run, store: SessionStore, source: str) -> ImportedExport:
+    with Path(source).open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        return import_export(store, lines, dry_run=run.dry_run)
+
+
+def _tell(run: Run, report: ImportReport) -> None:
+    run.progress.tell(report.messages + report.known, 0)
 
 
 def _imported(item: Item) -> list[Line]:
-    names = ("source", "sessions", "messages", "lanes", "projects", "known")
-    said: list[Line] = [[(f"{name:<10}", "dim"), (shown(item[name]), "")] for name in names]
-    said += [[("left out  ", "yellow"), (f"{each['item']}: {each['reason']}", "")] for each in item["skipped"]]
+    names = ("source", "subject", "sessions", "messages", "lanes", "projects", "events", "known", "erased")
+    said: list[Line] = [[(f"{name:<10}", "dim"), (shown(item[name]), "")] for name in names if name in item]
+    left = item.get("skipped", ())
+    said += [[("left out  ", "yellow"), (f"{each['item']}: {each['reason']}", "")] for each in left]
     return [*said, [("dry run: nothing was written", "bold")]] if item["dry_run"] else said
 
 

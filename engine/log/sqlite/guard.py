@@ -15,6 +15,7 @@ _MAY_NOT = frozenset({"load_extension", "fts3_tokenizer", "sqlite_crypt"})
 _STEPS = 10_000
 """So many steps of SQLite's machine, about a millisecond, are between two looks at the clock."""
 _LARGEST_VALUE = 64 * 1024 * 1024
+_READ_ONLY = "only queries that read are run here: SELECT, VALUES and WITH"
 
 
 class Guard:
@@ -41,6 +42,8 @@ class Guard:
                 why = self._stopped or f"a value of it is over {_LARGEST_VALUE:,} bytes"
                 raise UnsafeQueryError(f"the query was stopped: {why}; ask for less, or with wider bounds") from error
             except (apsw.SQLError, apsw.BindingsError) as error:
+                if "cannot modify" in str(error):  # told before the authorizer is asked
+                    raise UnsafeQueryError(f"{_READ_ONLY} ({error})") from error
                 raise UnsafeQueryError(f"SQLite does not understand the query: {error}") from error
             except apsw.Error as error:
                 raise self._explain(error) from error
@@ -82,7 +85,7 @@ class Guard:
             self.tables.add(first)
         if operation in _MAY and (operation != apsw.SQLITE_FUNCTION or str(second).lower() not in _MAY_NOT):
             return apsw.SQLITE_OK
-        self._stopped = "only queries that read are run here: SELECT, VALUES and WITH"
+        self._stopped = _READ_ONLY
         return apsw.SQLITE_DENY
 
     def _one_statement(self, _cursor: apsw.Cursor, _sql: str, _bindings: Any) -> bool:

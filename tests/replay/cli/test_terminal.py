@@ -33,19 +33,35 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())
 
+    @property
+    def plain(self) -> str:
+        """Everything that was seen, without colours."""
+        return re.sub(r"\x1b\[[0-9;]*m", "", self.seen)
+
     def wait_for(self, text: str, seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
         while text not in self.seen:
             assert time.monotonic() < deadline, f"{text!r} never came:\n{self.seen}"
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                try:
-                    self.seen += os.read(self._descriptor, 65536).decode("utf-8", "replace")
-                except OSError:  # it ended
-                    assert text in self.seen, f"{text!r} never came:\n{self.seen}"
+            assert self._look(0.1) or text in self.seen, f"{text!r} never came:\n{self.seen}"
 
-    def end(self) -> int:
-        self.process.wait(300)
-        return self.process.returncode
+    def end(self, seconds: float = 300) -> int:
+        """Wait for the command to end, reading what it prints until then."""
+        deadline = time.monotonic() + seconds
+        while self._look(0.1) and self.process.poll() is None:
+            assert time.monotonic() < deadline, f"it does not end:\n{self.seen}"
+        while self._look(0) and select.select([self._descriptor], [], [], 0)[0]:
+            pass
+        return self.process.wait(300)
+
+    def _look(self, seconds: float) -> bool:
+        """Read what is there; return False when the terminal was closed."""
+        if not select.select([self._descriptor], [], [], seconds)[0]:
+            return True
+        try:
+            self.seen += os.read(self._descriptor, 65536).decode("utf-8", "replace")
+        except OSError:
+            return False
+        return True
 
 
 @contextmanager
@@ -106,6 +122,22 @@ def test_a_narrow_terminal_shows_records(lived: Path) -> None:
     assert "lane " in plain
     assert BOB in re.sub(r"\s", "", plain)
     assert ADA in re.sub(r"\s", "", plain)
+
+
+def test_a_step_goes_on_with_the_arrow_keys_and_ends_where_one_stands(lived: Path) -> None:
+    """R15: on a terminal; the answer is where it was left."""
+    with terminal(lived, "at", "@4", "--step", columns=120) as screen:
+        screen.wait_for("at @4 of @")
+        screen.type("\x1b[C")
+        screen.wait_for("at @5 of @")
+        screen.type("\x1b[C")
+        screen.wait_for("at @6 of @")
+        screen.type("\x1b[D\x1b[D\x1b[D")
+        screen.wait_for("at @3 of @")
+        screen.type("\r")
+        assert screen.end() == 0
+    assert "← @3  2026-07-01 14:25:30  lane.routed" in screen.plain
+    assert "\x1b]0;title" not in screen.seen
 
 
 def test_a_question_is_asked_before_something_is_erased(own: Path) -> None:
