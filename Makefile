@@ -71,8 +71,10 @@ PARTS ?=
 torture: $(READY) ## power loss, I/O errors, kills, flipped bits, cancellations, full disks in big numbers; writes docs/reliability.md
 	$(BIN)/python -m tests.torture $(PARTS) --scale $(SCALE)
 
-docs: $(READY) ## regenerate docs/reference, and the modules and tests named in docs/explanation
+docs: $(READY) ## regenerate docs/reference and the recorded incident, and write into the pages what their blocks print
 	$(BIN)/python -m devtools.reference
+	$(BIN)/python -m tests.replay.incident docs/incident
+	$(BIN)/python -m tests.docs.update
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) $(PEERS) $(WHEEL) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks .import_linter_cache

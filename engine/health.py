@@ -19,15 +19,19 @@ class StoreHealth(Health, frozen=True, kw_only=True):
     """The position up to which the tables are."""
     quarantined_events: int
     """How many events no state could be made of."""
+    tables_of_version: str | None = None
+    """The version of the build that made the tables if it is not this one: opening the store makes them again."""
     views: tuple[ViewStatus, ...] = ()
     """How far each view is, and what is wrong with it."""
 
 
 def health_of(log: Log, views: Sequence[ViewStatus]) -> StoreHealth:
     """Return the state of the log and its writer, how far tables and views are, and how much is quarantined."""
+    standing = projection.standing(log.reader)
     return StoreHealth(
         **msgspec.structs.asdict(log.health()),
-        projection_position=projection.position(log.reader),
+        projection_position=standing.position,
+        tables_of_version=standing.other_version,
         quarantined_events=len(quarantine.quarantined(log.reader)),
         views=tuple(views),
     )

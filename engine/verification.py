@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from engine.log.errors import CorruptStateError
 from engine.log.protocol import Log, Progress, Verification
 from projections.inline.comparison import compare
+from projections.inline.projection import standing
 
 
 class StoreVerification(Verification, frozen=True, kw_only=True):
@@ -17,6 +19,8 @@ class StoreVerification(Verification, frozen=True, kw_only=True):
     state_rows: int = 0
     table: str | None = None
     key: str | None = None
+    not_compared: str | None = None
+    """Why the state tables were not compared: another build made them, so it is for that build to say what is right."""
 
 
 def verify_store(log: Log, progress: Progress | None, published: str | Iterable[str] | None) -> StoreVerification:
@@ -24,6 +28,13 @@ def verify_store(log: Log, progress: Progress | None, published: str | Iterable[
     found = StoreVerification(**msgspec.structs.asdict(log.verify(progress, published)))
     if not found.ok:
         return found
+    other = _other_version(log)
+    if other is not None:
+        return msgspec.structs.replace(
+            found,
+            not_compared=f"another build of this package, version {other}, made the state tables; opening the store "
+            "with this one makes them again from the log",
+        )
     compared = compare(log)
     different = compared.difference
     if different is None:
@@ -39,3 +50,10 @@ def verify_store(log: Log, progress: Progress | None, published: str | Iterable[
         problem=f"state table {where}: {different.problem}; the log is sound: SessionStore.rebuild() makes the "
         "state tables again from it",
     )
+
+
+def _other_version(log: Log) -> str | None:
+    try:
+        return standing(log.reader).other_version
+    except CorruptStateError:
+        return None  # comparing says which row it is

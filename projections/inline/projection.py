@@ -110,19 +110,33 @@ class InlineTables:
         self._known = last, transaction.rollbacks
 
 
-def position(reads: Queries) -> int:
-    """Return how far the tables are; raise ReplacedTablesError if they are not those of this definition any more."""
+class Standing(NamedTuple):
+    """The position that the tables are at, and the version of the build that made them if it is another one."""
+
+    position: int
+    other_version: str | None
+
+
+def standing(reads: Queries) -> Standing:
+    """Return how far the tables are, whoever made them."""
     sql = "SELECT position, fingerprint, version FROM projections WHERE name = ?"
     rows = ask(reads, "projections", sql, (NAME,))
     if not rows:
         raise unusable("projections", NAME, "it is missing")
     at, made_by, version = rows[0]
-    if text("projections", NAME, made_by) != fingerprint():
+    ours = text("projections", NAME, made_by) == fingerprint()
+    return Standing(number("projections", NAME, at), None if ours else str(version))
+
+
+def position(reads: Queries) -> int:
+    """Return how far the tables are; raise ReplacedTablesError if they are not those of this definition any more."""
+    found = standing(reads)
+    if found.other_version is not None:
         raise ReplacedTablesError(
-            f"the state tables were rebuilt by another build of this package, version {version}, which took the store "
-            f"over from this one, version {package_version()}; restart this process with that build"
+            f"the state tables were rebuilt by another build of this package, version {found.other_version}, which "
+            f"took the store over from this one, version {package_version()}; restart this process with that build"
         )
-    return number("projections", NAME, at)
+    return found.position
 
 
 class Definition(NamedTuple):

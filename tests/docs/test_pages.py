@@ -1,51 +1,26 @@
 """Run every block of the documentation and compare what it prints with what the page shows."""
 
-import json
-import os
-import shutil
-import subprocess
-import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, Page, PageError, matches, page_names, parse, read_page, write_code
+from tests.docs.pages import Page, PageError, matches, page_names, parse, read_page, write_code
+from tests.docs.running import results_of
 
 NOT_RUN = {"README.md": 1, "docs/how-to/command.md": 1, "docs/tutorial.md": 1}
 """The number of blocks of a page that are not run. Each says why in the page, above itself."""
 
-RECORDED = "docs/incident"
-"""The store that the pages ask as if they were read in the clone."""
-ZONE = "Europe/Amsterdam"
-"""Where the pages are read: times without a zone are local."""
-
 
 def run(page: Page, folder: Path) -> str:
     """Run a page in a folder; return what differs from what it shows, or nothing."""
-    work = folder / "work"
-    shutil.copytree(ROOT / RECORDED, work / RECORDED)
-    steps, results = folder / "page.json", folder / "results.json"
-    steps.write_text(json.dumps([{**asdict(step), "page": page.name} for step in page.steps]))
-    child = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.docs.run_page", str(steps), str(results)],
-        cwd=work,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "TZ": ZONE},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    done = json.loads(results.read_text()) if results.exists() else []
+    done, ended = results_of(page, folder)
     for step, result in zip(page.steps, done, strict=False):
         printed = result["printed"]
         if result["error"]:
             return f"{page.name}:{step.line} failed\n{printed}{result['error']}"
         if not matches(step.shown, printed):
             return f"{page.name}:{step.line} prints\n{printed}\nbut the page shows\n{step.shown}"
-    if child.returncode or child.stderr or len(done) < len(page.steps):
-        return f"{page.name} ended with status {child.returncode}\n{child.stdout}{child.stderr}"
-    return ""
+    return ended
 
 
 @pytest.mark.parametrize("name", [name for name in page_names() if read_page(name).steps])

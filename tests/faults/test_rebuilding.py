@@ -13,9 +13,11 @@ import pytest
 
 from engine import SessionStore
 from engine.domain.events import MessageAppended
+from engine.health import health_of
 from engine.log import EventLog
 from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import LogError, ReplacedTablesError
+from engine.verification import verify_store
 from projections.inline import projection, rebuilding
 from tests.chance import SOAK
 from tests.faults.builds import Build
@@ -250,6 +252,25 @@ def test_another_build_of_the_same_or_an_older_version_is_refused_while_this_one
             assert "end that process first" in other.ask("peek")
     store.append_to_transcript(child, {"role": "user", "content": "on"})
     assert texts(store, child)[-1] == "on"
+
+
+def test_tables_of_another_build_are_not_judged_by_this_one(tmp_path):
+    """An auditor's copy was written by another version: its log verifies, and what was not compared is said."""
+    with Build(tmp_path, "9.0.0") as newer:
+        newer.ask("live")
+        newer.ask("close")
+    with EventLog(tmp_path / "sessions.db", read_only=True) as log:
+        found = verify_store(log, None, None)
+        assert (found.ok, found.events, found.state_rows) == (True, log.last_position, 0)
+        assert "version 9.0.0, made the state tables" in (found.not_compared or "")
+        health = health_of(log, [])
+        assert (health.tables_of_version, health.projection_position) == ("9.0.0", log.last_position)
+    with SessionStore(tmp_path, synchronous="OFF") as store:
+        found = store.verify()
+        assert found.ok
+        assert found.state_rows > 0
+        assert found.not_compared is None
+        assert store.health().tables_of_version is None
 
 
 def test_after_a_crash_of_a_newer_build_an_older_one_may_take_over(tmp_path):

@@ -247,6 +247,7 @@ _RULES: Mapping[str, Callable[[Rules, Decided], Any]] = {
     "append_messages": _append,
     "rewrite_transcript": _rewrite,
     "rewind_session": _rewind,
+    "mark_resume_pending": lambda rules, decided: rules.mark_resume_pending(*decided.arguments[:2]),
     "set_expiry_finalized": lambda rules, decided: rules.set_expiry_finalized(decided.arguments[0]),
     "prune_old_entries": _prune,
     "suspend_recently_active": _mark_recent,
@@ -256,7 +257,6 @@ _RULES: Mapping[str, Callable[[Rules, Decided], Any]] = {
         name: _same(name)
         for name in (
             "suspend_session",
-            "mark_resume_pending",
             "clear_resume_pending",
             "switch_session",
             "set_model_override",
