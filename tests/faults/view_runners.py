@@ -113,9 +113,10 @@ def follow(folder: str) -> None:
         tables = SQLiteTables(Path(folder) / "views.db", busy_timeout=300)
         runner = ViewRunner(log, tables, kinds(tables))
         runner.start()
-        position = 0
-        while not any(LAST_WORDS in str(each.event) for each in log.events(after=position)):
-            position = log.last_position
+        position, heard = 0, False
+        while not heard:
+            for each in log.events(after=position):
+                position, heard = each.position, heard or LAST_WORDS in str(each.event)
             log.wait(position, 0.2)
         assert runner.wait(log.last_position, 300)
         runner.stop()
