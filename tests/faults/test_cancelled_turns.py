@@ -93,7 +93,8 @@ class Storm:
                 number = self.chance.randrange(len(lanes))
                 self.begun += 1
                 way = self.chance.choice(self.ways)(self, face, lanes[number], entries[number])
-                pause = self.chance.choice([-self.chance.randrange(6), self.chance.uniform(0, 0.004)])
+                longest = self.chance.choice([0.004, 0.1])  # so that a slow machine answers some, too
+                pause = self.chance.choice([-self.chance.randrange(6), self.chance.uniform(0, longest)])
                 if await cancelled_after(pause, way):
                     self.cancelled += 1
 
