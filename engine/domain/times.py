@@ -20,3 +20,11 @@ def moment(time: int, zone: tzinfo | None) -> datetime:
 def fixed(moment: datetime) -> datetime:
     """Return an aware datetime with its offset, in place of the zone that gave it."""
     return moment.replace(tzinfo=timezone(moment.utcoffset() or _NOTHING), fold=0)
+
+
+def names_of(zone: tzinfo | None) -> tuple[str, ...]:
+    """Return the key of a zone; of one that has none, its names in winter and in summer."""
+    key = getattr(zone, "key", None)
+    if isinstance(key, str):
+        return (key,)
+    return tuple(dict.fromkeys(str(datetime(2026, month, 1, tzinfo=zone).tzname()) for month in (1, 7)))

@@ -9,7 +9,7 @@ from typing import Any
 from engine.domain import events as e, times
 from engine.domain.encoding import Archived
 from engine.domain.streams import SESSION
-from engine.domain.times import moment
+from engine.domain.times import moment, names_of
 from engine.log.envelope import Envelope
 from engine.log.protocol import Tables
 from projections.inline import texts
@@ -71,7 +71,7 @@ class Usage(View):
 
     def fingerprint(self) -> str:
         """Return a digest of what decides the rows: another time zone has other days."""
-        return f"{super().fingerprint()}:{self._zone()}"
+        return f"{super().fingerprint()}:{'/'.join(names_of(self._zone()))}"
 
     def contents(self, tables: Tables) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of each table; costs are sums, whose last digits depend on their order."""

@@ -1,12 +1,13 @@
 """Times of the log and of the host, and nothing lost between them (G15, G29)."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, strategies as st
 
-from engine.domain.times import microseconds, moment
+from engine.domain.times import microseconds, moment, names_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia"]
@@ -45,3 +46,14 @@ def test_the_second_coming_of_an_hour_keeps_its_own_offset() -> None:
     assert second - first == 3_600_000_000
     shown = moment(second, BERLIN)
     assert (shown.isoformat(), shown.fold) == ("2026-10-25T02:30:00+01:00", 0)
+
+
+def test_a_zone_is_named_alike_however_it_was_made() -> None:
+    """G29: by its key, or by what it is called in winter and in summer."""
+    with Path("/usr/share/zoneinfo/Europe/Berlin").open("rb") as file:
+        unnamed = ZoneInfo.from_file(file)
+    assert names_of(BERLIN) == ("Europe/Berlin",)
+    assert names_of(unnamed) == ("CET", "CEST")
+    assert names_of(UTC) == names_of(ZoneInfo("UTC")) == ("UTC",)
+    assert names_of(timezone(timedelta(hours=2))) == ("UTC+02:00",)
+    assert names_of(None) == ("None",)
