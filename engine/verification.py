@@ -35,7 +35,7 @@ def verify_store(log: Log, progress: Progress | None, published: str | Iterable[
             not_compared=f"another build of this package, version {other}, made the state tables; opening the store "
             "with this one makes them again from the log",
         )
-    compared = compare(log)
+    compared = compare(log, progress)
     different = compared.difference
     if different is None:
         return msgspec.structs.replace(found, state_rows=compared.rows)

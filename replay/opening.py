@@ -13,6 +13,7 @@ from engine.domain.encoding import decode
 from engine.domain.events import StoreOpened
 from engine.domain.platforms import Platform
 from engine.domain.streams import LOG
+from engine.domain.times import names_of
 from engine.log.errors import ForeignFileError
 from engine.log.protocol import Queries
 from engine.log.sqlite.eventlog import EventLog
@@ -29,11 +30,12 @@ ACTOR = "sessions"
 _WAYS = "name one with --store PATH, in SESSION_STORE, or go to its folder"
 
 
-def open_log(where: str | os.PathLike[str]) -> EventLog:
+def open_log(where: str | os.PathLike[str], *, damaged: bool = False) -> EventLog:
     """Return the log of a store, read-only: of a folder with `sessions.db`, or of a file of any name.
 
     Others may write it meanwhile. Raise NoStoreError where none is, UnsupportedStoreError for a URL, and what the log
-    itself raises for a file that is damaged, another program's or of a newer version.
+    itself raises for a file that is damaged, another program's or of a newer version. With `damaged` also one that was
+    cut off is opened, for `salvage`.
     """
     path = _local(where)
     if path.is_dir():
@@ -42,7 +44,7 @@ def open_log(where: str | os.PathLike[str]) -> EventLog:
             raise NoStoreError(f"there is no store in {where}: it has no {FILE_NAME}; {_WAYS}")
     elif not path.exists():
         raise NoStoreError(f"there is no store at {where}: no such file or folder; {_WAYS}")
-    return EventLog(path, read_only=True)
+    return EventLog(path, read_only=True, damaged=damaged)
 
 
 def open_reader(where: str | os.PathLike[str], clock: Callable[[], datetime] = local_now) -> SessionReader:
@@ -59,8 +61,12 @@ def open_reader(where: str | os.PathLike[str], clock: Callable[[], datetime] = l
         raise
 
 
-def open_views(log: EventLog, clock: Callable[[], datetime] = local_now) -> StoreViews:
-    """Return the views beside a log, to be looked at and compared with it; close them. They write nothing."""
+def open_views(log: EventLog, clock: Callable[[], datetime] | None = None) -> StoreViews:
+    """Return the views beside a log, to be looked at and compared with it; close them. They write nothing.
+
+    Their days are those of the clock's zone, by default of the one that the store ran in last.
+    """
+    clock = clock or _clock(_last_opened(log.reader))
     return StoreViews(log, Path(log.path).parent, clock, search=True, read_only=True)
 
 
@@ -90,9 +96,7 @@ def open_store(where: str | os.PathLike[str], *, create: bool = False) -> "Sessi
         raise NoStoreError(f"there is no store in {where}: it has no {FILE_NAME}; {_WAYS}")
     if last is None:
         return SessionStore(folder, actor=ACTOR, create=create)
-    zone = _zone(last.zone)
-    clock = local_now if zone is None else lambda: datetime.now(zone)
-    return SessionStore(folder, _config(last), clock=clock, actor=ACTOR, create=False)
+    return SessionStore(folder, _config(last), clock=_clock(last), actor=ACTOR, create=False)
 
 
 def _last_opened(reads: Queries) -> StoreOpened | None:
@@ -113,6 +117,14 @@ def _config(opened: StoreOpened) -> GatewayConfig:
         raise ForeignFileError(
             f"the settings that the store ran with last cannot be used here ({error}); do it from the gateway itself"
         ) from error
+
+
+def _clock(opened: StoreOpened | None) -> Callable[[], datetime]:
+    """Return a clock in the zone that a store ran in; the machine's own where that has its name."""
+    if opened is None or opened.zone in names_of(local_now().tzinfo):
+        return local_now
+    zone = _zone(opened.zone)
+    return local_now if zone is None else lambda: datetime.now(zone)
 
 
 def _zone(name: str | None) -> ZoneInfo | None:

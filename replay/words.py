@@ -203,6 +203,19 @@ _SENTENCES: dict[type, Callable[[Any], str]] = {
     e.EventQuarantined: lambda event: (
         f"position {event.position} cannot be used by {event.projection} and was quarantined: {event.error}"
     ),
+    e.EventLost: lambda event: f"what stood here could not be read when the log was salvaged: {event.error}",
+    e.LogSalvaged: lambda event: (
+        f"salvaged from a damaged log: {counted(event.events, 'event')}, {event.lost} lost"
+        + (f", {event.changed} changed" if event.changed else "")
+    ),
+    e.TablesHealed: lambda event: (
+        f"the state tables were made again: {counted(event.rows, 'row')} disagreed with the log, the first in "
+        f"{event.table}"
+    ),
+    e.StoreRestored: lambda event: (
+        f"this store was made of another one's events up to @{event.position}; that one went on to "
+        f"@{event.last_position}"
+    ),
     c.AttributesSet: lambda event: f"attributes were set: {', '.join(sorted(map(str, event.attributes)))}",
     c.SessionTouched: lambda _: "somebody worked with it",
     c.SessionPinned: lambda event: "pinned" if event.pinned else "no longer pinned",

@@ -436,6 +436,42 @@ class EventQuarantined(Event, frozen=True, tag="log.quarantined"):
     error: str
 
 
+@event(error="database disk image is malformed")
+class EventLost(Event, frozen=True, tag="log.lost"):
+    """An event could not be read when the log was salvaged. This stands at its position, so that no other moves."""
+
+    error: str
+
+
+@event(events=1041, lost=3, changed=1)
+class LogSalvaged(Event, frozen=True, tag="log.salvaged"):
+    """What could be read of a damaged log was brought into this one, which has hashes of its own."""
+
+    events: int
+    lost: int
+    changed: int = 0
+
+
+@event(table="lanes", key="agent:main:telegram:dm:4711", rows=2, position=17, problem="the row is missing")
+class TablesHealed(Event, frozen=True, tag="store.healed"):
+    """State tables that disagreed with the log were made again from it: how many rows, and the first of them."""
+
+    table: str
+    rows: int
+    key: str | None = None
+    position: int | None = None
+    problem: str | None = None
+
+
+@event(position=1042, head="1042:9f3a", last_position=1100)
+class StoreRestored(Event, frozen=True, tag="store.restored"):
+    """This store was made of another one's log up to a position; the other went on to the last one named here."""
+
+    position: int
+    head: str
+    last_position: int
+
+
 @event(
     version="0.1.0",
     holder="host:4711:99:ab12",
@@ -513,6 +549,10 @@ AnyEvent = (
     | ContentArchived
     | ContentRestored
     | EventQuarantined
+    | EventLost
+    | LogSalvaged
+    | TablesHealed
+    | StoreRestored
     | StoreOpened
     | StoreClosed
 )

@@ -217,6 +217,9 @@ class Scratch(StateTables, Protocol):
     def definition_problem(self, reads: Queries) -> str | None:
         """Return what of the tables and indexes in memory a log does not have, or has otherwise."""
 
+    def columns_of(self, table: str) -> list[str]:
+        """Return the names of the columns of a table, in their order."""
+
     def close(self) -> None:
         """Forget the tables."""
 

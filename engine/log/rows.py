@@ -42,6 +42,28 @@ class Row(NamedTuple):
     event: Event | None
 
 
+class SalvagedRow(NamedTuple):
+    """A position of a damaged log: its row as far as it can be read, and what is wrong with it."""
+
+    position: int
+    row: Row | None
+    """None if it cannot be read."""
+    problem: str | None = None
+    """Why it cannot be read, or that it does not match its hash."""
+    checked: bool = True
+    """True if it matches its hash; what follows a row that is lost cannot be held against one."""
+
+
+class SalvagedRows(NamedTuple):
+    """What can be read of a damaged log."""
+
+    last: int
+    """Its last position."""
+    end_known: bool
+    """False if its end was cut off, so that nobody can say how much stood behind the last position."""
+    rows: Iterator[SalvagedRow]
+
+
 _new: Callable[[type[Row], Sequence[Any]], Row] = tuple.__new__
 """Makes a row in one step; a NamedTuple's own constructor is a function in Python."""
 

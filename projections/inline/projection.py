@@ -21,7 +21,7 @@ from engine.log.errors import (
     RefusedError,
     ReplacedTablesError,
 )
-from engine.log.protocol import Log, Queries, StateTables, Transaction
+from engine.log.protocol import Log, Progress, Queries, StateTables, Transaction
 from engine.version import package_version
 from projections.inline import quarantine
 from projections.inline.changes import run
@@ -182,11 +182,13 @@ def check_current(log: Log) -> None:
         )
 
 
-def catch_up(log: Log) -> int:
+def catch_up(log: Log, progress: Progress | None = None) -> int:
     """Bring the tables to the end of the log in bounded transactions; return how many events that took."""
     total = 0
     while done := log.transact(lambda transaction: replay(transaction, transaction.position, _PER_TRANSACTION)):
         total += done
+        if progress is not None:
+            progress(total, max(total, log.last_position))
     log.transact(quarantine.report)
     return total
 

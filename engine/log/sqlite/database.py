@@ -81,7 +81,14 @@ class Database:
     """One log file: makes connections to it that all have the same settings."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, synchronous: str, busy_timeout: float, read_only: bool, vfs: str | None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        synchronous: str,
+        busy_timeout: float,
+        read_only: bool,
+        vfs: str | None,
+        damaged: bool = False,
     ) -> None:
         check_sqlite(apsw.sqlite_lib_version())
         if synchronous not in SYNCHRONOUS:
@@ -91,7 +98,8 @@ class Database:
         if Path(path).is_dir():
             raise NotALogError(f"{path} is a folder; a store's log is {Path(path) / 'sessions.db'}")
         self.path = str(Path(path).absolute())
-        self.read_only = read_only
+        self.read_only = read_only or damaged
+        self._cut_off = damaged
         self.synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._vfs = vfs
@@ -230,7 +238,9 @@ class Database:
         connection = apsw.Connection(name, flags=flags, vfs=self._vfs)
         connection.set_busy_handler(Patience(self._busy_timeout))
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, not self._cut_off)
+        if self._cut_off:  # else SQLite reads nothing of a file that is shorter than it should be
+            connection.pragma("writable_schema", True)
         # Else a statement with an ORDER BY or a LEFT JOIN is compiled again for each value that is bound to it.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.pragma("cell_size_check", True)

@@ -8,6 +8,7 @@ import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -33,14 +34,16 @@ from engine.log.protocol import (
     Transaction,
     Verification,
 )
-from engine.log.rows import Row, not_envelopes, to_row, to_rows
+from engine.log.rows import Row, SalvagedRows, not_envelopes, to_row, to_rows
 from engine.log.sqlite.backend import SQLiteBackend
 from engine.log.sqlite.backup import back_up
+from engine.log.sqlite.copying import copy_until
 from engine.log.sqlite.database import Database, keep_for_ever
 from engine.log.sqlite.dialect import SQLiteDialect
 from engine.log.sqlite.erasure import Part, Wish, checked_positions
 from engine.log.sqlite.overlay import Overlay
 from engine.log.sqlite.reader import Snapshot, SQLiteReader
+from engine.log.sqlite.salvage import end_of, salvaged_rows
 from engine.log.sqlite.scratch import Scratch
 from engine.log.sqlite.transaction import SQLiteTransaction
 from engine.log.sqlite.verify import verify
@@ -96,6 +99,7 @@ class EventLog:
         clock: Callable[[], int] = utc_microseconds,
         inline: Sequence[InlineProjection] = (),
         vfs: str | None = None,
+        damaged: bool = False,
     ) -> None:
         """Open the log in a file, making it if need be.
 
@@ -110,6 +114,7 @@ class EventLog:
             clock: Returns UTC microseconds; stamps events that have no time of their own.
             inline: Projections that change in the transaction that appends.
             vfs: The name of an SQLite VFS, for tests of faults.
+            damaged: True reads what is left of a file that was cut off, and changes nothing.
         """
         self._unusable: LogError | None = ClosedLogError(f"{path} was never open")
         _check_number("busy_timeout", busy_timeout, float, 0)
@@ -117,7 +122,7 @@ class EventLog:
         _check_number("queue_limit", queue_limit, int, 1)
         _check_number("checkpoint_pages", checkpoint_pages, int, 1)
         self._database = Database(
-            path, synchronous=synchronous, busy_timeout=busy_timeout, read_only=read_only, vfs=vfs
+            path, synchronous=synchronous, busy_timeout=busy_timeout, read_only=read_only, vfs=vfs, damaged=damaged
         )
         self.path = self._database.path
         self.payload_limit = payload_limit
@@ -253,9 +258,9 @@ class EventLog:
         """Return the last version of a stream, or None if it has no events."""
         return self.reader.stream_version(stream)
 
-    def head(self) -> str:
-        """Return `<position>:<hash>` of the newest event, of any process: what `verify(published=…)` takes."""
-        return self.reader.head()
+    def head(self, upto: int | None = None) -> str:
+        """Return `<position>:<hash>` of the newest event, or at a position: what `verify(published=…)` takes."""
+        return self.reader.head(upto)
 
     def position_at(self, time: int) -> int:
         """Return the last position recorded at or before a time in UTC microseconds; 0 if none.
@@ -320,6 +325,16 @@ class EventLog:
         """
         self.reader.check_open()
         return back_up(self._database, to, _verified)
+
+    def copy_until(self, part: Path, position: int, progress: Progress | None = None) -> None:
+        """Fill an empty file with this log's events up to a position, hashes and all, and with nothing else (R20)."""
+        self.reader.check_open()
+        copy_until(self._database, part, position, progress)
+
+    def salvaged(self) -> SalvagedRows:
+        """Return every position with its row, as far as a damaged log can be read (R19)."""
+        last, known = end_of(self.reader)
+        return SalvagedRows(last, known, salvaged_rows(self.reader, last))
 
     # Being well, and ending
 

@@ -125,9 +125,10 @@ class SQLiteReader(SQLiteQueries):
     def last_position(self) -> int:
         return self.value("SELECT max(position) FROM events") or 0
 
-    def head(self) -> str:
-        """Return the position and the hash of the newest row, or those that stand before the first."""
-        found = self.query("SELECT position, hash FROM events ORDER BY position DESC LIMIT 1")
+    def head(self, upto: int | None = None) -> str:
+        """Return the position and the hash of the newest row up to a position, or those that stand before the first."""
+        sql = "SELECT position, hash FROM events WHERE position <= ? ORDER BY position DESC LIMIT 1"
+        found = self.query(sql, (BEYOND if upto is None else upto,))
         position, hash_ = found[0] if found else (0, genesis(self.value("SELECT value FROM meta WHERE key = 'log_id'")))
         return f"{position}:{hash_.hex()}"
 

@@ -62,6 +62,10 @@ class Scratch:
         """Return what of the tables and indexes in memory a log does not have, or has otherwise."""
         return structure.difference(structure.definitions(self.query), structure.definitions(reads.query))
 
+    def columns_of(self, table: str) -> list[str]:
+        """Return the names of the columns of a table, in their order."""
+        return [str(row[0]) for row in self.query("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))]
+
     def ask(self, sql: str, bounds: Bounds) -> Answer:
         """Return what a query gives that anybody may have written; raise UnsafeQueryError for one that must not run."""
         return Guard(self._connection, bounds, _explained).ask(sql)
