@@ -1,4 +1,4 @@
-"""Offline work on a log: as-of, diff, why, what-if, timeline. Nothing here writes to it.
+"""Offline work on a log: as-of, diff, why, what-if, timeline, restore, salvage. Nothing but `heal` writes to it.
 
 What is exported is imported when it is first used: the command's help needs none of it.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         UnsupportedStoreError as UnsupportedStoreError,
     )
     from replay.exporting import export as export
+    from replay.healing import Disagreement as Disagreement, Healing as Healing, heal as heal
     from replay.importing import (
         ImportedExport as ImportedExport,
         import_export as import_export,
@@ -53,10 +54,13 @@ if TYPE_CHECKING:
         what_if as what_if,
     )
     from replay.reasons import Decision as Decision, Why as Why, why as why
+    from replay.restoring import RestoredStore as RestoredStore, restore as restore
+    from replay.salvaging import Damage as Damage, Salvage as Salvage, salvage as salvage
     from replay.selecting import EventRecord as EventRecord, Selection as Selection, select_events as select_events
     from replay.statistics import Statistics as Statistics, statistics as statistics
     from replay.steps import Step as Step, step as step
     from replay.subjects import Subject as Subject, subject_of as subject_of
+    from replay.verifying import FullVerification as FullVerification, verify as verify
 
 _PLACES = {
     "asking": ("First", "sql", "when"),
@@ -73,6 +77,7 @@ _PLACES = {
         "UnsupportedStoreError",
     ),
     "exporting": ("export",),
+    "healing": ("Disagreement", "Healing", "heal"),
     "importing": ("ImportedExport", "import_export", "is_export"),
     "lives": ("Leg", "LifeEvent", "Silence", "Timeline", "TurnSpan", "timeline"),
     "moments": ("Moment", "moment_of"),
@@ -82,9 +87,12 @@ _PLACES = {
     "pictures": ("Segment", "timeline_lines"),
     "policies": ("LaneOutcome", "OtherReset", "PolicyChange", "WhatIf", "policy_change", "what_if"),
     "reasons": ("Decision", "Why", "why"),
+    "restoring": ("RestoredStore", "restore"),
+    "salvaging": ("Damage", "Salvage", "salvage"),
     "selecting": ("EventRecord", "Selection", "select_events"),
     "statistics": ("Statistics", "statistics"),
     "subjects": ("Subject", "subject_of"),
+    "verifying": ("FullVerification", "verify"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
