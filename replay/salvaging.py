@@ -100,7 +100,7 @@ class _Tally(NamedTuple):
 
 
 class _Taken:
-    """What is taken over of a damaged log, and what was wrong with the rest."""
+    """The part of a damaged log that is taken over, and what was wrong with the rest."""
 
     def __init__(self, keep_changed: bool) -> None:
         self._keep_changed = keep_changed

@@ -445,7 +445,7 @@ class EventLost(Event, frozen=True, tag="log.lost"):
 
 @event(events=1041, lost=3, changed=1)
 class LogSalvaged(Event, frozen=True, tag="log.salvaged"):
-    """What could be read of a damaged log was brought into this one, which has hashes of its own."""
+    """All that could be read of a damaged log was brought into this one, which has hashes of its own."""
 
     events: int
     lost: int

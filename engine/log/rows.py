@@ -55,7 +55,7 @@ class SalvagedRow(NamedTuple):
 
 
 class SalvagedRows(NamedTuple):
-    """What can be read of a damaged log."""
+    """All that can be read of a damaged log."""
 
     last: int
     """Its last position."""

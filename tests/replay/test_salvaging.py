@@ -1,4 +1,4 @@
-"""What can be read of a damaged log, in a store of its own (R19)."""
+"""All that can be read of a damaged log, in a store of its own (R19)."""
 
 from collections.abc import Callable
 from pathlib import Path
