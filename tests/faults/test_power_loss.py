@@ -19,7 +19,7 @@ from tests.faults.stores import StoreWorkload, gateway_by_day, operator_by_night
 
 CHUNKS = 4
 STREAMS = [f"session:{number}" for number in range(6)]
-WAYS_TRIED = 2
+WAYS_TRIED = 1
 STORE_IMAGES = 150
 
 
