@@ -23,8 +23,8 @@ $(READY): pyproject.toml
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST)
 
-demo: $(READY) ## kill a writer and a gateway in mid-flight and show that nothing acknowledged is lost
-	$(BIN)/python -m examples.demo
+demo: $(READY) ## kill a writer and a gateway in mid-flight, show that nothing is lost, and ask what happened
+	$(BIN)/python -m examples.demo build/demo
 
 test: $(READY) ## the whole suite, with the same choices of chance every time
 	$(BIN)/python -m pytest -n 2 tests

@@ -1,1 +1,1 @@
-"""The demo that `make demo` shows: a killed writer, and a gateway that is killed in mid-turn and goes on."""
+"""The demo that `make demo` shows: a killed writer, a gateway that is killed in mid-turn, and questions to its log."""

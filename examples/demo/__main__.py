@@ -1,14 +1,18 @@
-"""`python -m examples.demo`: a killed writer, then a gateway's days; the status says whether nothing is missing."""
+"""`python -m examples.demo FOLDER`: a killed writer, a gateway's days, and what can be asked about them.
+
+The folder is made anew, and keeps the gateway's store. The status says whether all is as it should be.
+"""
 
 import asyncio
+import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from engine import SessionStore
 from engine.log import EventLog
 from engine.reader import FILE_NAME
+from examples.demo.ask import ask_and_erase
 from examples.demo.chats import BEGIN, CHATS, CONFIG, Conversations, FastClock, Ledger
 from examples.demo.crash import kill_in_mid_turn
 from examples.demo.report import Report, show
@@ -65,13 +69,16 @@ def tell(folder: Path, ledger: Ledger) -> bool:
     return complete and verification.ok and report.most_live == 1 and report.total("cut off") == report.total("resumed")
 
 
-def main() -> int:
+def main(folder: Path) -> int:
+    shutil.rmtree(folder, ignore_errors=True)
     ok = kill_a_writer()
-    with tempfile.TemporaryDirectory(prefix="session-engine-demo-") as folder:
-        ok = run_a_gateway(Path(folder)) and ok
-    print("Nothing acknowledged was lost." if ok else "FAILED: something that was acknowledged is not as it should be.")
+    ok = run_a_gateway(folder) and ok
+    ok = ask_and_erase(folder) and ok
+    print("Nothing acknowledged was lost." if ok else "FAILED: something is not as it should be; see above.")
     return 0 if ok else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m examples.demo FOLDER, which is made anew")
+    sys.exit(main(Path(sys.argv[1])))

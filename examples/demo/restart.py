@@ -58,4 +58,5 @@ async def restart(folder: Path, clock: FastClock, ledger: Ledger) -> bool:
             await conversations.deliver(entry.session_id, "user", before_the_kill(platform))
         for platform in CHATS:
             await conversations.turn(platform, "after the restart")
+        store.wait_for_views()
         return same and interrupted == len(marked) == len(CUT_OFF) and len(healed[0]) == len(CHATS)

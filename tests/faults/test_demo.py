@@ -20,14 +20,14 @@ def value(line: str) -> str:
     return line[36:48].strip()
 
 
-def test_the_demo_loses_nothing_and_says_so() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.demo"], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-    )
+def test_the_demo_loses_nothing_and_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "examples.demo", str(tmp_path / "demo")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     lines = done.stdout.splitlines()
     values = {line[2:36].strip(): value(line) for line in lines if line.startswith("  ") and "agent:" not in line}
-    writer, gateway = done.stdout.split("\n2. ")
+    writer, rest = done.stdout.split("\n2. ")
+    gateway, asked = rest.split("\n3. ")
     assert int(values["acknowledged events"].replace(",", "")) > 0
     assert [values[name] for name in ("missing acknowledged commands", "partial commands", "lost", "doubled")] == [
         "0"
@@ -40,6 +40,10 @@ def test_the_demo_loses_nothing_and_says_so() -> None:
     assert "verified" in writer
     assert "verified" in gateway
     assert all(f" {reason}" in gateway for reason in ("idle", "daily", "suspended", "session_reset"))
+    assert "**restart**" in asked
+    assert "it leads to" in asked
+    assert "no byte of it is left in the files" in asked
+    assert values["times ada@sms stands in the files"] == values["messages of it that search finds"] == "0"
     assert lines[-1] == "Nothing acknowledged was lost."
 
 
