@@ -44,6 +44,15 @@ def test_no_flipped_bit_is_silent(specimen: Specimen, folder: Path, chunk: int) 
     assert min(found[DETECTED], found[HARMLESS]) > FLIPS // 10, found
 
 
+def test_a_definition_that_is_no_text_any_more_is_told(specimen: Specimen, folder: Path) -> None:
+    """SQLite refuses to query the table, and the reason for that cannot be read either."""
+    damaged = folder / "definition"
+    damaged.mkdir()
+    place = specimen.intact.index(b"metadata", specimen.intact.index(b"CREATE TABLE events"))
+    kind, words = specimen.judge(damaged, place, 7)
+    assert (kind, "definitions of the tables" in words) == (DETECTED, True), words
+
+
 def test_a_store_with_a_flipped_bit_in_a_state_table_can_be_rebuilt(specimen: Specimen, folder: Path) -> None:
     """After `rebuild()`, which `verify` says to do, every answer is right again. Until then it closes well."""
     damaged = folder / "rebuilt"

@@ -105,11 +105,19 @@ def verify(reader: SQLiteReader, progress: Progress | None, published: str | Ite
     except _BrokenError as broken:
         return _result(check, broken.position, broken.problem)
     except LogError as error:
-        problem = definition_problem(reader)  # a changed table is a query that SQLite refuses
-        if problem is None:
-            raise
-        return _result(check, None, f"{problem}: {error}")
+        return _result(check, None, _changed_definition(reader, error))
     return _result(check)
+
+
+def _changed_definition(reader: SQLiteReader, refused: LogError) -> str:
+    """Return what is wrong with a table that SQLite refuses to query; raise the refusal if nothing is."""
+    try:
+        problem = definition_problem(reader)
+    except CorruptLogError as error:
+        return f"the definitions of the tables cannot be read: {error}"
+    if problem is None:
+        raise refused
+    return f"{problem}: {refused}"
 
 
 def _parse(published: str | Iterable[str] | None) -> dict[int, set[str]]:
