@@ -67,5 +67,8 @@ def _source(module: ModuleType) -> bytes:
     try:
         return Path(getattr(module, "__file__", None) or "").read_bytes()
     except OSError:  # installed without source files: the loader may still have it, else the package's version counts
-        text = getattr(getattr(module, "__loader__", None), "get_source", lambda _: None)(module.__name__)
+        try:
+            text = getattr(getattr(module, "__loader__", None), "get_source", lambda _: None)(module.__name__)
+        except ImportError:  # typed at a prompt
+            text = None
         return (package_version() if text is None else str(text)).encode()

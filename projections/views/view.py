@@ -56,6 +56,8 @@ class ViewTables:
             spelled = sql
             for name, table in self._names.items():
                 spelled = spelled.replace(f"{{{name}}}", table)
+            if strange := re.search(r"\{(\w+)\}", spelled):
+                raise ValueError(f"the view has no table {strange[0]}; its tables are {', '.join(self._names)}: {sql}")
             self._spelled[sql] = spelled
         return spelled
 
@@ -73,14 +75,17 @@ class View(ABC):
     modules: Sequence[ModuleType] = ()
 
     def fingerprint(self) -> str:
-        """Return a digest of what decides the rows: a changed definition is noticed without bumping a number."""
+        """Return a digest of what decides the rows: a changed definition is noticed without bumping a number.
+
+        Of a class that was typed at a prompt, which has no file, only the tables count.
+        """
         own = [sys.modules[kind.__module__] for kind in type(self).__mro__ if issubclass(kind, View)]
         sources = digest_of((encoding, events, registry, *own, *self.modules))
         return blake2b(f"{sources} {sorted(self.tables.items())}".encode(), digest_size=16).hexdigest()
 
     def contents(self, tables: Tables) -> dict[str, list[tuple[Any, ...]]]:
         """Return the rows of each table that serves, in an order and a form in which a fresh fold gives the same."""
-        return {name: tables.query(f"SELECT * FROM {name} ORDER BY 1, 2") for name in self.tables}
+        return {name: sorted(tables.query(f"SELECT * FROM {name}"), key=repr) for name in self.tables}
 
     def create(self, tables: ViewTables) -> None:
         """Make the tables, empty."""

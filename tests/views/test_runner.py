@@ -1,9 +1,12 @@
 """V1 to V6: views follow the log, each batch once, whatever happens to their file."""
 
+import re
+import subprocess
 import sys
 import threading
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,6 +16,8 @@ from engine.log.errors import StorageError
 from engine.log.sqlite.tables import SQLiteTables
 from projections.views import catchup
 from projections.views.runner import ViewRunner
+from projections.views.view import View
+from tests.faults.children import ROOT
 from tests.views import support
 from tests.views.support import Counts, rows
 
@@ -257,3 +262,40 @@ def test_views_of_another_log_are_made_anew(log, run, tables, tmp_path):
 def test_a_rebuild_of_a_view_nobody_knows_is_refused(run):
     with pytest.raises(ValueError, match="no view 'nothing'; there are counts"):
         run().rebuild(["nothing"])
+
+
+def test_a_table_that_the_view_does_not_have_is_named(log, run, caplog):
+    """V5: a slip of the pen in a view's SQL is told in words, and not as a syntax error."""
+
+    class Misspelt(Counts):
+        def apply(self, tables, events):
+            tables.execute("INSERT INTO {count} VALUES (?, 1, '')", (events[0].stream,))
+
+    log.append([said("one")])
+    assert run(Misspelt()).wait(1, 10)
+    assert "the view has no table {count}; its tables are counts" in caplog.text
+
+
+def test_a_view_with_one_column_is_verified(log, run, tables):
+    class Streams(View):
+        name = "streams"
+        tables: ClassVar = {"streams": ("CREATE TABLE {streams} (stream TEXT PRIMARY KEY)",)}
+
+        def apply(self, tables, events):
+            new = "INSERT INTO {streams} VALUES (?) ON CONFLICT (stream) DO NOTHING"
+            tables.executemany(new, [(each.stream,) for each in events])
+
+        def forget(self, tables, streams):
+            tables.executemany("DELETE FROM {streams} WHERE stream = ?", [(each,) for each in streams])
+
+    for stream in ("session:b", "session:a", "session:b"):
+        log.append([said("words", stream)])
+    view = Streams()
+    assert run(view).wait(3, 10)
+    assert view.contents(tables) == {"streams": [("session:a",), ("session:b",)]}
+
+
+def test_a_view_that_was_typed_at_a_prompt_has_a_fingerprint():
+    typed = "from tests.views.support import Counts\nclass Typed(Counts): pass\nprint(Typed().fingerprint())"
+    done = subprocess.run([sys.executable], input=typed, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"[0-9a-f]{32}1\n", done.stdout)
