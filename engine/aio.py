@@ -488,14 +488,21 @@ class AsyncSessionStore:
     # Archives
 
     async def archive(
-        self, older_than: datetime | timedelta, to: str | os.PathLike[str], *, reason: str | None = None
+        self,
+        older_than: datetime | timedelta,
+        to: str | os.PathLike[str],
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
     ) -> ArchiveReport:
         """Move the messages of conversations that ended before a time into a new compressed file (V16)."""
-        return await self.read(partial(self.store.archive, older_than, to, reason=reason))
+        return await self.read(partial(self.store.archive, older_than, to, reason=reason, dry_run=dry_run))
 
-    async def restore(self, archive: str | os.PathLike[str], *, reason: str | None = None) -> RestoreReport:
+    async def restore(
+        self, archive: str | os.PathLike[str], *, reason: str | None = None, dry_run: bool = False
+    ) -> RestoreReport:
         """Put the messages of an archive back, exactly as they were; what was erased meanwhile stays erased (V16)."""
-        return await self.read(partial(self.store.restore, archive, reason=reason))
+        return await self.read(partial(self.store.restore, archive, reason=reason, dry_run=dry_run))
 
     # Erasure
 

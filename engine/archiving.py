@@ -40,6 +40,7 @@ class ArchiveReport(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 0
     payload_bytes: int = 0
     archive_bytes: int = 0
+    dry_run: bool = False
 
 
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 0
     already_there: int = 0
     erased: int = 0
+    dry_run: bool = False
 
 
 class Archiver:
@@ -63,11 +65,13 @@ class Archiver:
 
     # Out of the log
 
-    def archive(self, older_than: datetime, to: str | os.PathLike[str]) -> ArchiveReport:
-        """Move the messages of conversations that ended before a time into a new file."""
+    def archive(self, older_than: datetime, to: str | os.PathLike[str], *, dry_run: bool = False) -> ArchiveReport:
+        """Move the messages of conversations that ended before a time into a new file; or only count them."""
         before, target = microseconds(older_than), str(Path(to).absolute())
         reads = self._log.reader
         log_id, records = reads.log_id(), _ended_messages(reads, before)
+        if dry_run:
+            return _counted(reads, records)
         first = next(records, None)
         if first is None:
             return ArchiveReport(archive=None)
@@ -102,16 +106,20 @@ class Archiver:
 
     # Back into it
 
-    def restore(self, archive: str | os.PathLike[str]) -> RestoreReport:
-        """Put the messages of an archive back; what was erased meanwhile stays erased."""
+    def restore(self, archive: str | os.PathLike[str], *, dry_run: bool = False) -> RestoreReport:
+        """Put the messages of an archive back, or only count them; what was erased meanwhile stays erased."""
         path, reads = str(Path(archive).absolute()), self._log.reader
         log_id = reads.log_id()
-        total = erased = 0
+        total = erased = away = 0
         for block in read_archive(path, log_id):
             states = states_at(reads, [position for position, _ in block])
             for position, payload in block:
                 total += 1
                 erased += check_fits(position, payload, states.get(position), path)
+                away += archived_digest(states[position]) is not None
+        if dry_run:
+            there = total - away - erased
+            return RestoreReport(archive=path, messages=away, already_there=there, erased=erased, dry_run=True)
         reason = self._reason or "restored"
         restored = 0
         for block in read_archive(path, log_id):
@@ -178,6 +186,17 @@ class _PutBack:
             event = e.ContentRestored(positions=restored, archive=self._archive)
             transaction.append([_said(event, self._actor, "restore", self._reason)])
         return restored
+
+
+def _counted(reads: Reader, records: Iterator[Record]) -> ArchiveReport:
+    """Return the report of what would be moved."""
+    positions: list[int] = []
+    size = 0
+    for position, payload in records:
+        positions.append(position)
+        size += len(payload.encode())
+    sessions = len(_streams(reads, positions))
+    return ArchiveReport(archive=None, sessions=sessions, messages=len(positions), payload_bytes=size, dry_run=True)
 
 
 def keep_in_archive(path: str, log_id: bytes, now: datetime, keep: Callable[[int], bool]) -> Written:

@@ -477,7 +477,12 @@ class SessionStore(SessionReader):
     # Archives
 
     def archive(
-        self, older_than: datetime | timedelta, to: str | os.PathLike[str], *, reason: str | None = None
+        self,
+        older_than: datetime | timedelta,
+        to: str | os.PathLike[str],
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
     ) -> ArchiveReport:
         """Move the messages of conversations that ended before a time into a new compressed file (V16).
 
@@ -490,20 +495,23 @@ class SessionStore(SessionReader):
             older_than: A moment, with a time zone; or how long ago they must have ended.
             to: The file, which must not exist. Keep it: there is no other copy.
             reason: Recorded with it.
+            dry_run: Only count what would be moved.
         """
         moment = checked_moment("older_than", older_than, self._now())
         check_file("to", to)
         self.runner.touches.flush()
-        return Archiver(self._log, self.runner.actor, reason, self._now()).archive(moment, to)
+        return Archiver(self._log, self.runner.actor, reason, self._now()).archive(moment, to, dry_run=dry_run)
 
-    def restore(self, archive: str | os.PathLike[str], *, reason: str | None = None) -> RestoreReport:
+    def restore(
+        self, archive: str | os.PathLike[str], *, reason: str | None = None, dry_run: bool = False
+    ) -> RestoreReport:
         """Put the messages of an archive back, exactly as they were; what was erased meanwhile stays erased (V16).
 
         Cut off in the middle, the same call puts the rest back. The file stays as it is. Raise ArchiveError for one
-        that is cut, changed, of another log or of a newer version; nothing of it is taken then.
+        that is cut, changed, of another log or of a newer version; nothing of it is taken then. `dry_run` only counts.
         """
         check_file("archive", archive)
-        return Archiver(self._log, self.runner.actor, reason, self._now()).restore(archive)
+        return Archiver(self._log, self.runner.actor, reason, self._now()).restore(archive, dry_run=dry_run)
 
     # Erasure
 

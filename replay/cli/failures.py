@@ -14,13 +14,13 @@ OK, FAILURE, USAGE, NOT_FOUND, INTEGRITY, CONFLICT, INTERRUPTED = 0, 1, 2, 3, 4,
 _CODES = {
     **dict.fromkeys(("bad_moment", "ambiguous", "unsafe_query"), USAGE),
     **dict.fromkeys(("no_store", "not_a_log", "unknown_subject", "unknown_session", "unknown_lane"), NOT_FOUND),
-    **dict.fromkeys(("corrupt", "corrupt_state"), INTEGRITY),
+    **dict.fromkeys(("corrupt", "corrupt_state", "archive"), INTEGRITY),
     **dict.fromkeys(("conflict", "tracking_conflict", "locked", "turn_in_progress", "turn_lost"), CONFLICT),
     **dict.fromkeys(("replaced_tables", "export_conflict"), CONFLICT),
 }
 _FULL = "there is no space left for what is to be written; free some, or write it elsewhere"
 _NEXT = {
-    "corrupt": "`sessions verify` says where it is damaged; what is whole can be read on",
+    "corrupt": "`sessions verify` says where it is damaged, `sessions salvage TO` takes what can be read elsewhere",
     "corrupt_state": "`sessions verify` compares the tables with the log, which is not concerned",
     "newer_schema": "install the newer session-engine, or look at a backup from before",
     "not_a_log": "name a folder with sessions.db, or such a file",

@@ -33,9 +33,13 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Keep it right": {
         "verify": Verb("keeping", "Check the log, the tables and the views against each other."),
+        "heal": Verb("keeping", "Make tables and views again where they differ from the log."),
+        "salvage": Verb("copying", "Bring what can be read of a damaged store into a new one."),
         "backup": Verb("copying", "Copy the store to a new file while it is written."),
         "copy": Verb("copying", "Copy the store into a new folder, ready to be opened."),
+        "restore": Verb("copying", "Make a store in a new folder as another one is, or was at a moment."),
         "import": Verb("writing", "Import the sessions of another program, or an export."),
+        "archive": Verb("archives", "Move the messages of old conversations into a file, or back."),
         "erase": Verb("writing", "Erase a session, a lane or a person, and report what stays."),
         "views": Verb("views", "Look at search and usage, rebuild or verify them."),
     },

@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
+from replay import open_log
 from replay.cli.command import sessions
 from replay.cli.verbs import GROUPS, VERBS
 from tests.replay.cli.support import Done, fields_of, run
@@ -33,17 +35,24 @@ READING: dict[str, list[str]] = {
     "views verify": [],
 }
 """The verbs that write nothing, with what they are asked."""
+TRIED = {
+    "heal": [],
+    "salvage": ["{to}/new"],
+    "restore": ["{store}", "{to}/new"],
+    "archive": ["{to}/old", "--older-than", "1h", "--reason", "retention"],
+    "erase": ["--user", "42", "--reason", "asked to"],
+    "views rebuild": [],
+}
+"""Those that can be tried without writing, with what they are asked beside `--dry-run`."""
 WRITING = {
     "backup": ["{to}/copy.db"],
     "copy": ["{to}/copy"],
     "import": [],
-    "erase": [],
-    "views rebuild": ["--yes"],
     "export": ["telegram", "--to", "{to}/ada.jsonl"],
 }
 """Those that do, or that write somewhere else; tests/replay/cli/test_writing.py has more of them."""
 OTHERS = {"completion"}
-FINDS_DAMAGE = {"verify", "views verify"}
+FINDS_DAMAGE = {"verify", "views verify", "heal"}
 NOTHING_THERE = {"show", "timeline", "why"}
 
 
@@ -73,7 +82,7 @@ def items_of(done: Done, form: str) -> list[dict[str, Any]]:
 
 
 def test_every_verb_is_tried_here() -> None:
-    assert READING.keys() | WRITING.keys() | OTHERS == ALL.keys()
+    assert READING.keys() | TRIED.keys() | WRITING.keys() | OTHERS == ALL.keys()
 
 
 @pytest.mark.parametrize("form", ["text", "json", "jsonl", "csv"])
@@ -110,6 +119,31 @@ def test_a_verb_answers_on_a_damaged_store(name: str, form: str, damaged: Path) 
     if name == "verify" and form == "json":
         assert done.items[0]["bad_position"] > 1
         assert "hash" in done.items[0]["problem"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "jsonl", "csv"])
+@pytest.mark.parametrize("kind", ["lived", "empty", "damaged"])
+@pytest.mark.parametrize("name", TRIED)
+def test_a_verb_that_writes_can_be_tried_on_any_store(
+    name: str, kind: str, form: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """R2, R6, R19, R20: it tells what would be done, and nothing is."""
+    store, to = tmp_path / "store", tmp_path / "to"
+    shutil.copytree(request.getfixturevalue(kind), store)
+    to.mkdir()
+    with open_log(store) as log:
+        before = log.head()
+    words = [word.format(store=store, to=to) for word in TRIED[name]]
+    done = run(*name.split(), *words, "--dry-run", "-o", form, store=store)
+    if kind == "damaged" and name == "heal":
+        assert (done.code, done.out) == (4, "")
+        assert "sessions salvage TO" in done.err
+    else:
+        assert (done.code, bool(done.out)) == (0, True), done.err
+        assert form == "text" or items_of(done, form)
+    assert list(to.iterdir()) == []
+    with open_log(store) as log:
+        assert log.head() == before
 
 
 @pytest.mark.parametrize("name", ["list", "events", "stats", "verify", "health"])
