@@ -50,7 +50,10 @@ class Healing(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[Disagreement, ...] = ()
     """What was not, at most a hundred rows."""
     views: tuple[str, ...] = ()
-    """The views that were not what the log says; `views.db` if that cannot be read."""
+    """The views that were not what the log says; `views.db` if that cannot be read.
+
+    They are made of the tables too, so where those differ a dry run does not look at them.
+    """
     healed: bool = False
     """True if something was made again."""
     events: int = 0
@@ -68,22 +71,23 @@ def heal(where: str | os.PathLike[str], *, dry_run: bool = False, progress: Prog
         beside = _damage_beside(log, progress)
         rows, found = _compared(log, progress)
         found = found or beside
-        views = _other_views(log)
+        views = () if found else _other_views(log)
     healing = Healing(rows=rows, found=found, views=views, dry_run=dry_run)
     if dry_run or not (found or views):
         return healing
-    if VIEWS_FILE in views:
-        _delete_views(where)
-    with open_store(where) as store:
-        events = 0
-        if found:
+    events = 0
+    if found:
+        with open_store(where) as store:
             events = _made_again(store, found)
-        if views:
-            _make_views(store, views, progress)
-        left = verify_store(store.log, progress, None)
+        with open_log(where) as log:
+            views = _other_views(log)  # they are made of the tables too
+    if views:
+        _make_views(where, views, progress)
+    with open_log(where) as log:
+        left = verify_store(log, progress, None)
     if not left.ok:
         raise CorruptLogError(f"the tables were made again, and still: {left.problem}; {_RESTORE}", left.bad_position)
-    return msgspec.structs.replace(healing, healed=True, events=events)
+    return msgspec.structs.replace(healing, healed=True, events=events, views=views)
 
 
 def _made_again(store: SessionStore, found: tuple[Disagreement, ...]) -> int:
@@ -153,13 +157,6 @@ def _other_views(log: EventLog) -> tuple[str, ...]:
     return () if difference is None else (difference.view,)
 
 
-def _delete_views(where: str | os.PathLike[str]) -> None:
-    """Delete the file of the views, which stores make again from the log."""
-    folder = Path(where) if Path(where).is_dir() else Path(where).parent
-    for end in ("-wal", "-shm", ""):
-        (folder / f"{VIEWS_FILE}{end}").unlink(missing_ok=True)
-
-
 def _said(found: tuple[Disagreement, ...]) -> Envelope:
     actor, reason = acting_now() or (ACTOR, None)
     first = found[0]
@@ -169,15 +166,21 @@ def _said(found: tuple[Disagreement, ...]) -> Envelope:
     return Envelope(LOG, NEXT_VERSION, event, 0, actor, "heal", reason or _WHY)
 
 
-def _make_views(store: SessionStore, names: tuple[str, ...], progress: Progress | None) -> None:
-    last = store.log.last_position
-    store.wait_for_views(last, None)
+def _make_views(where: str | os.PathLike[str], names: tuple[str, ...], progress: Progress | None) -> None:
+    """Make views again behind those that serve; a file that cannot be read is deleted, and made anew."""
     if VIEWS_FILE in names:
-        return
-    store.rebuild_views(*names)
-    while behind := [each for each in store.health().views if each.building_position is not None]:
-        if any(each.error for each in behind):
-            raise LogError(f"the view {behind[0].name} cannot be made again: {behind[0].error}")
-        if progress is not None:
-            progress(min(each.building_position or 0 for each in behind), last)
-        store.wait_for_views(last + 1, _WAIT_SECONDS)
+        folder = Path(where) if Path(where).is_dir() else Path(where).parent
+        for end in ("-wal", "-shm", ""):
+            (folder / f"{VIEWS_FILE}{end}").unlink(missing_ok=True)
+    with open_store(where) as store:
+        last = store.log.last_position
+        store.wait_for_views(last, None)
+        if VIEWS_FILE in names:
+            return
+        store.rebuild_views(*names)
+        while behind := [each for each in store.health().views if each.building_position is not None]:
+            if any(each.error for each in behind):
+                raise LogError(f"the view {behind[0].name} cannot be made again: {behind[0].error}")
+            if progress is not None:
+                progress(min(each.building_position or 0 for each in behind), last)
+            store.wait_for_views(last + 1, _WAIT_SECONDS)

@@ -11,7 +11,7 @@ from engine.domain.events import TablesHealed
 from engine.log.errors import CorruptLogError
 from engine.verification import verify_store
 from engine.views import VIEWS_FILE
-from replay import Disagreement, heal, open_log, restore
+from replay import Disagreement, heal, open_log, restore, verify
 from tests.gateway.support import FakeClock, say, source
 
 KEY = "agent:main:telegram:dm:4711"
@@ -175,6 +175,19 @@ def test_a_view_that_differs_is_made_again(talked: SessionStore) -> None:
     found = heal(talked.sessions_dir)
     assert (found.views, found.healed, found.events) == (("usage",), True, 0)
     assert heal(talked.sessions_dir).views == ()
+
+
+def test_views_are_held_to_the_tables_after_these_were_made_again(talked: SessionStore) -> None:
+    """R19, V7: a view that is as the log says is not blamed for a table that is not."""
+    change(talked, "UPDATE lanes SET session_id = 'another'")
+    assert heal(talked.sessions_dir, dry_run=True).views == ()
+    assert heal(talked.sessions_dir).views == ()
+    change(talked, "DELETE FROM lanes")
+    change(talked, "UPDATE search_sessions SET lane = 'another'", VIEWS_FILE)
+    found = heal(talked.sessions_dir)
+    assert (found.found[0].table, found.views) == ("lanes", ("search",))
+    with open_log(talked.sessions_dir) as log:
+        assert verify(log, full=True).ok
 
 
 def test_a_file_of_views_that_cannot_be_read_is_made_again(talked: SessionStore) -> None:
