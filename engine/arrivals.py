@@ -13,6 +13,7 @@ from engine.domain.errors import EngineError
 from engine.following import PAUSE_SECONDS, Changes, Place
 from engine.log.envelope import Envelope
 from engine.log.errors import ClosedLogError, ForkedLogError
+from engine.log.mutex import Mutex
 from engine.log.protocol import Log
 from engine.runner import in_thread
 from engine.validation import checked_timeout
@@ -32,7 +33,7 @@ class Arrivals:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._waiting: dict[asyncio.Future[None], _Waiting] = {}
         self._thread: threading.Thread | None = None
         self.closed = False
@@ -41,7 +42,7 @@ class Arrivals:
         """Wait until there may be an event after a position, or somebody says to look; False if it took too long."""
         loop = asyncio.get_running_loop()
         told: asyncio.Future[None] = loop.create_future()
-        with self._mutex:
+        with self._mutex.once():
             self._waiting[told] = _Waiting(loop, position)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._watch, name="session-following", daemon=True)
@@ -52,13 +53,13 @@ class Arrivals:
         except TimeoutError:
             return False
         finally:
-            with self._mutex:
+            with self._mutex.once():
                 self._waiting.pop(told, None)
         return True
 
     def look_again(self) -> None:
         """Let every waiting task look, because something else than the log has changed."""
-        with self._mutex:
+        with self._mutex.once():
             self._tell(None)
 
     def close(self) -> None:
@@ -69,7 +70,7 @@ class Arrivals:
 
     def _watch(self) -> None:
         while True:
-            with self._mutex:
+            with self._mutex.once():
                 if not self._waiting or not threading.main_thread().is_alive():
                     self._thread = None
                     return
@@ -80,7 +81,7 @@ class Arrivals:
             except EngineError:  # a closed log, or one that cannot be read: the tasks find out themselves
                 last = None
             if grown or last is None:
-                with self._mutex:
+                with self._mutex.once():
                     self._tell(last)
 
     def _is_not(self, first: int) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from engine.log.mutex import Flag
 from engine.log.protocol import Log
 
 logger = logging.getLogger("engine.store")
@@ -38,7 +39,7 @@ class HeadPublisher:
         self._log = log
         self._heads = heads
         self._publish: Callable[[str], object] = heads.to if callable(heads.to) else _Lines(heads.to)
-        self._stopped = threading.Event()
+        self._stopped = Flag()
         self._last = ""
         self._thread = threading.Thread(target=self._loop, name="session-heads", daemon=True)
 

@@ -1,6 +1,5 @@
 """Lanes in memory: bounded, and checked against the log before every answer."""
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import tzinfo
@@ -13,6 +12,7 @@ from engine.domain.lane import Lane
 from engine.domain.registry import Event
 from engine.domain.streams import LOG, SESSION, lane_stream
 from engine.log.envelope import Envelope
+from engine.log.mutex import Mutex
 from engine.log.protocol import Watch
 from engine.work import Touch
 from projections.inline.lanes import entry_of, find_lane, look_up
@@ -71,7 +71,9 @@ class LaneCache:
         self._position = 0
         self._behind = False
         self._suspect = True
-        self._mutex = threading.Lock()
+        self.mutex = Mutex()
+        self._lock = self.mutex.lock
+        self._epoch = self._epoch_seen = 0
         self.hits = 0
         self.misses = 0
 
@@ -80,7 +82,7 @@ class LaneCache:
 
         `fresh` reads the lane anew, for the touches of other processes.
         """
-        with self._mutex:
+        with self.mutex.once():
             seen_at, lane = -1, None
             if fresh or key not in self._entries:
                 seen_at, lane, used = look_up(self._watch, key)
@@ -104,14 +106,19 @@ class LaneCache:
         """Move a lane's idle clock in memory; the touch itself is written behind."""
         key = kept.lane.key
         touched = Kept(msgspec.structs.replace(kept.lane, updated_at=at), kept.entry)
-        with self._mutex:
+        with self._lock:
             if self._entries.get(key) is kept:
                 self._entries[key] = touched
 
     def committed(self, before: int, after: int, events: Iterable[Envelope]) -> None:
-        """Take note of a commit of this process, so that the next answer need not read what it changed."""
-        with self._mutex:
-            if self._position == before and not self._suspect:
+        """Take note of a commit of this process, so that the next answer need not read what it changed.
+
+        Where a signal handler has interrupted another note it is not taken: the next answer reads what changed.
+        """
+        if self.mutex.is_mine():
+            return
+        with self._lock:
+            if self._position == before and not self._suspect and self._epoch == self._epoch_seen:
                 for each in events:
                     if type(each.event) not in _SILENT:
                         self._forget_stream(each.stream)
@@ -119,12 +126,12 @@ class LaneCache:
 
     def forget(self) -> None:
         """Forget everything: the tables were rebuilt."""
-        with self._mutex:
-            self._suspect = True
+        self._epoch += 1
 
     def abandon_after_fork(self) -> None:
         """Replace the lock in the child of a fork: a thread that is not there may hold it."""
-        self._mutex = threading.Lock()
+        self.mutex = Mutex()
+        self._lock = self.mutex.lock
 
     def _check(self) -> None:
         """Forget what anybody has changed since the last look.
@@ -132,9 +139,11 @@ class LaneCache:
         Whatever interrupts this, a signal or a failing read, leaves the cache suspect, and the next look forgets
         everything: a change that was seen but not acted upon would be lost for good.
         """
-        suspect, self._suspect = self._suspect, True
+        epoch = self._epoch
+        suspect, self._suspect = self._suspect or epoch != self._epoch_seen, True
         if self._watch.changed() or suspect or self._behind:
             self._follow(everything=suspect)
+        self._epoch_seen = epoch
         self._suspect = False
 
     def _follow(self, *, everything: bool) -> None:

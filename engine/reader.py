@@ -358,10 +358,17 @@ class SessionReader:
         return self._log.backup(to)
 
     def close(self) -> None:
-        """Close the log and the views."""
+        """Close the log and the views; raise NestedCommandError, and do nothing, where that would wait for itself."""
+        self._check_may_close()
         if self._answers is not None:
             self._answers.close()
         self._log.close()
+
+    def _check_may_close(self) -> None:
+        """Raise NestedCommandError where `close` would: this thread is inside what it has to wait for."""
+        self._log.check_may_close()
+        if self._answers is not None:
+            self._answers.check_may_close()
 
     def __enter__(self) -> Self:
         return self

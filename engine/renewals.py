@@ -81,7 +81,7 @@ class Renewals:
     def _loop(self) -> None:
         """Do what is due. Of two threads, which callers at the same moment may start, each does what it heard of."""
         due: list[tuple[float, str]] = []
-        while True:
+        while not self._closed:
             try:
                 word = self._words.get(timeout=max(0.0, due[0][0] - time.monotonic()) if due else None)
             except Empty:

@@ -1,7 +1,6 @@
 """Routing for tasks: lanes are looked for in a thread, those of many tasks in one hop."""
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 from engine.command import Command
 from engine.domain.entry import SessionEntry
 from engine.domain.sources import SessionSource
+from engine.log.mutex import Mutex
 
 Found = SessionEntry | Command[SessionEntry]
 
@@ -30,14 +30,14 @@ class RouteQueue:
     def __init__(self, find: Callable[[SessionSource, bool, bool], Found], threads: Executor) -> None:
         self._find = find
         self._threads = threads
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._waiting: list[_Question] = []
         self._answering = False
 
     def ask(self, source: SessionSource, force_new: bool, touch: bool) -> "asyncio.Future[Found]":
         """Return the lane's entry or the command that decides, to be awaited."""
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
-        with self._mutex:
+        with self._mutex.once():
             self._waiting.append(_Question(source, force_new, touch, copy_context(), future))
             start, self._answering = not self._answering, True
         if start:
@@ -47,7 +47,7 @@ class RouteQueue:
     def _answer(self) -> None:
         """Answer what waits, and what comes meanwhile."""
         while True:
-            with self._mutex:
+            with self._mutex.once():
                 questions, self._waiting = self._waiting, []
                 if not questions:
                     self._answering = False

@@ -25,6 +25,7 @@ from engine.lane_cache import LaneCache
 from engine.lines import Lines
 from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import ConflictError
+from engine.log.mutex import check_outside
 from engine.log.protocol import Log, Transaction
 from engine.renewals import Renewals
 from engine.threads import DaemonThreads
@@ -314,6 +315,14 @@ class Runner:
 
     def _flush(self, keys: list[str]) -> None:
         self.run(Command("touch", Work.flush_touches, (keys,)))
+
+    def check_may_close(self) -> None:
+        """Raise NestedCommandError if this thread is inside what other threads may wait for."""
+        self.touches.check_may_close()
+        if self.lanes is not None:
+            check_outside(self.lanes.mutex)
+        self._askers.check_may_end()
+        self._lookers.check_may_end()
 
     def close(self) -> None:
         """Let the threads that ask the host end; one that still waits for an answer is left behind."""

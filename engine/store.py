@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,6 +38,7 @@ from engine.imports.index_file import INDEX
 from engine.imports.report import ImportReport
 from engine.lane_cache import LaneCache
 from engine.log.errors import CorruptStateError, ForeignFileError, NotALogError
+from engine.log.mutex import Mutex
 from engine.log.sqlite.eventlog import DEFAULT_PAYLOAD_LIMIT, EventLog
 from engine.opening import check_may_take_over, opened
 from engine.reader import DEFAULT_TRANSCRIPT_BYTES, FILE_NAME, WITHOUT_VIEWS, SessionReader
@@ -159,7 +161,8 @@ class SessionStore(SessionReader):
         path = Path(sessions_dir) / FILE_NAME
         if not create and not path.exists():
             raise NotALogError(f"there is no store in {sessions_dir}: {path} does not exist; open it with create=True")
-        self._closed = False
+        self._closed = self._closed_is_said = False
+        self._closing: dict[int, Mutex] = {}
         self._clock = clock
         now = self._now()
         self._tables = InlineTables()
@@ -592,12 +595,18 @@ class SessionStore(SessionReader):
         return done
 
     def close(self) -> None:
-        """Flush pending touches and close the log. Turns that nobody ended are interrupted ones."""
-        if self._closed:
+        """Flush pending touches and close the log. Turns that nobody ended are interrupted ones.
+
+        A signal handler that has interrupted the store gets a NestedCommandError where closing would wait for what
+        it interrupted, and nothing has changed: it sets a flag, or asks the event loop. A `close` that an error cuts
+        off leaves nothing open, and goes on when it is called again.
+        """
+        inside = self._closing.setdefault(threading.get_ident(), Mutex())
+        if self._closed or inside.is_mine():
             return
-        self._closed = True
-        _open_stores.discard(self)
-        with ExitStack() as ending:  # a step that fails, on a full disk say, leaves no thread of the others behind
+        self._check_may_close()
+        with inside.once(), ExitStack() as ending:  # a step that fails, on a full disk say, keeps none from being done
+            ending.callback(self._note_closed)
             ending.callback(self._log.close)
             if self._views is not None:
                 ending.callback(self._views.close)
@@ -608,6 +617,15 @@ class SessionStore(SessionReader):
             ending.callback(self.runner.renewals.close)
             self.runner.touches.close()
 
+    def _check_may_close(self) -> None:
+        """Raise NestedCommandError where `close` would: this thread is inside what it has to wait for."""
+        super()._check_may_close()
+        self.runner.check_may_close()
+
+    def _note_closed(self) -> None:
+        self._closed = True
+        _open_stores.discard(self)
+
     def _publish_last_head(self) -> None:
         """Publish the head as it is now, and no more: the program ends."""
         if self._heads is not None:
@@ -615,9 +633,10 @@ class SessionStore(SessionReader):
 
     def _say_closed(self) -> None:
         """Record that a store that wrote was closed in good order; failing that is no reason not to close."""
-        if self.runner.opening.happened:
+        if self.runner.opening.happened and not self._closed_is_said:
             try:
                 self.runner.run(Command("close", _closed, (self._holder,)))
+                self._closed_is_said = True
             except EngineError as error:
                 logger.warning("that %s was closed could not be recorded: %s", self._log.path, error)
 

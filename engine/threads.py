@@ -6,6 +6,8 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
+from engine.log.mutex import Mutex, check_outside
+
 P = ParamSpec("P")
 T = TypeVar("T")
 _Job = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -18,7 +20,7 @@ class DaemonThreads(Executor):
         self._most = most
         self._name = name
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._threads = 0
         self._free = 0
         self._ended = False
@@ -26,7 +28,7 @@ class DaemonThreads(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """Call in a thread of the pool; start one if all are at work and there may be more."""
         future: Future[T] = Future()
-        with self._mutex:
+        with self._mutex.once():
             if self._ended:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             self._free -= 1
@@ -50,13 +52,17 @@ class DaemonThreads(Executor):
         while (job := self._jobs.get()) is not None:
             _do(*job)
             del job  # nothing of it is kept while the thread waits
-            with self._mutex:
+            with self._mutex.once():
                 self._free += 1
+
+    def check_may_end(self) -> None:
+        """Raise NestedCommandError if this thread is giving the pool something to do."""
+        check_outside(self._mutex)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the threads end when they have done what was given to them. Nobody waits for one that never returns."""
         del wait
-        with self._mutex:
+        with self._mutex.once():
             self._ended = True
             threads = self._threads
             while cancel_futures and not self._jobs.empty():

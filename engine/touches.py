@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from engine.log.mutex import Flag, Mutex, check_outside
 from engine.work import Touch
 
 logger = logging.getLogger("engine.store")
@@ -26,11 +27,11 @@ class Touches:
         self._delay = delay
         self._pending: dict[str, Touch] = {}
         self.pending: Mapping[str, Touch] = MappingProxyType(self._pending)
-        self._flushing = threading.Lock()
-        self._work = threading.Event()
-        self._stopped = threading.Event()
+        self._flushing = Mutex()
+        self._work = Flag()
+        self._stopped = Flag()
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._starting = Mutex()
 
     def add(self, key: str, touch: Touch) -> None:
         """Remember a touch; a later one of the same lane takes its place."""
@@ -43,7 +44,9 @@ class Touches:
                 self._start()
 
     def _start(self) -> None:
-        with self._starting:
+        if self._starting.is_mine():  # a signal handler has interrupted who starts it
+            return
+        with self._starting.once():
             if self._thread is None and not self._stopped.is_set():
                 self._thread = threading.Thread(target=self._loop, name="session-touches", daemon=True)
                 self._thread.start()
@@ -56,7 +59,7 @@ class Touches:
 
     def flush(self) -> None:
         """Flush pending touches, and return when they are durable; those added meanwhile go with the next batch."""
-        with self._flushing:
+        with self._flushing.once():
             waiting = list(self._pending)
             for start in range(0, len(waiting), _AT_ONCE):
                 self._write(waiting[start : start + _AT_ONCE])
@@ -77,14 +80,16 @@ class Touches:
     def abandon_after_fork(self) -> None:
         """Drop pending touches in the child of a fork: the parent writes them, and its thread may hold any lock."""
         self._pending.clear()
-        self._flushing, self._starting = threading.Lock(), threading.Lock()
-        self._work, self._stopped, self._thread = threading.Event(), threading.Event(), None
+        self._flushing, self._starting = Mutex(), Mutex()
+        self._work, self._stopped, self._thread = Flag(), Flag(), None
         self._stopped.set()
 
+    def check_may_close(self) -> None:
+        """Raise NestedCommandError if this thread is flushing: the other one may wait for it."""
+        check_outside(self._flushing, self._starting)
+
     def close(self) -> None:
-        """Stop the thread and write what is left, once."""
-        if self._stopped.is_set():
-            return
+        """Stop the thread and write what is left."""
         self._stopped.set()
         self._work.set()
         if self._thread is not None and self._thread is not threading.current_thread():

@@ -34,7 +34,7 @@ DEFAULT_LEASE_SECONDS = 600.0
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.2
 
-TURN_REFUSED = (TurnInProgressError, UnknownLaneError)
+TURN_REFUSED = (TurnInProgressError, UnknownLaneError, NestedCommandError)
 """Errors of a begin that say that no turn has begun."""
 
 

@@ -58,6 +58,10 @@ class ViewAnswers:
     def _day(self, time: datetime | None) -> str | None:
         return None if time is None else f"{time.astimezone(self._clock().tzinfo):%Y-%m-%d}"
 
+    def check_may_close(self) -> None:
+        """Raise NestedCommandError if this thread is inside the tables: who follows may wait for it."""
+        self._tables.check_outside()
+
     def close(self) -> None:
         """Close the file."""
         self._tables.close()

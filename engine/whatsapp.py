@@ -1,12 +1,12 @@
 """Reads the alias files of a WhatsApp bridge, and reads them again only when one of them changed."""
 
 import os
-import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from engine.domain.whatsapp import canonical_identifier, normalize_whatsapp_identifier
+from engine.log.mutex import Mutex
 
 _MAX_FILE_BYTES = 4096
 _MAX_CACHED = 4096
@@ -22,7 +22,7 @@ class _Answer(NamedTuple):
 
 
 _cache: dict[tuple[tuple[str, ...], str], _Answer] = {}
-_cache_lock = threading.Lock()
+_cache_lock = Mutex()
 
 
 def canonical_whatsapp_identifier(identifier: object, session_dir: str | os.PathLike[str] | None = None) -> str:
@@ -80,7 +80,9 @@ def _signature(path: Path) -> _Signature:
 
 
 def _remember(key: tuple[tuple[str, ...], str], answer: _Answer) -> None:
-    with _cache_lock:
+    if _cache_lock.is_mine():  # a signal handler has interrupted this very function
+        return
+    with _cache_lock.once():
         _cache.pop(key, None)
         while len(_cache) >= _MAX_CACHED:
             del _cache[next(iter(_cache))]

@@ -8,7 +8,7 @@ import threading
 from enum import Enum
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)
-_lock = threading.Lock()
+_lock = threading.RLock()
 _pii_safe_values = {"whatsapp", "signal", "telegram", "bluebubbles"}
 
 

@@ -498,5 +498,8 @@ class Tables(Protocol):
     def purge(self) -> None:
         """Leave no byte of a deleted row behind."""
 
+    def check_outside(self) -> None:
+        """Raise NestedCommandError if this thread is inside the tables."""
+
     def close(self) -> None:
         """Close the connections for good."""

@@ -29,6 +29,7 @@ from engine.log.errors import (
     NestedCommandError,
     NotALogError,
 )
+from engine.log.mutex import Mutex, check_outside
 from engine.log.protocol import Command, Together, Transaction
 
 logger = logging.getLogger("engine.log")
@@ -42,6 +43,12 @@ _RETRY_SECONDS = 0.5
 _LOOK_SECONDS = 0.1
 _PAUSE_SECONDS = 0.005
 """After a pause it is looked again whether the file is in place: each commit looks only when it is done."""
+
+
+_ANOTHER = (
+    "a command may not give another one: use the transaction it was given; a signal handler that interrupted one sets "
+    "a flag, or asks the event loop"
+)
 
 
 class Checkpoints(Protocol):
@@ -140,11 +147,11 @@ class Writer:
         self._on_commit = on_commit
         self._queue_limit = queue_limit
         self._queue: deque[_Work[Any]] = deque()
-        self._mutex = threading.Lock()
-        self._space = threading.Condition(self._mutex)
+        self._mutex = Mutex()
+        self._space = threading.Condition(self._mutex.lock)
         self._held: deque[_Work[Any]] = deque()
-        self._turn = threading.Lock()
-        self._turn_holder = 0
+        self._turn = Mutex()
+        self._writing = False
         self._bell = threading.Lock()
         self._bell.acquire()
         self._asleep = False
@@ -161,20 +168,19 @@ class Writer:
 
     def run(self, command: Command[T], together: Together | None = None) -> T:
         """Run a command and return its result once it is durable."""
-        me = threading.get_ident()
-        if self._turn_holder == me:
-            raise NestedCommandError("a command may not give another one; use the transaction it was given")
-        if self._queue or self._expected or self._checkpoints.due or self._turn.locked():
+        if self._turn.is_mine():
+            raise NestedCommandError(_ANOTHER)
+        if self._queue or self._expected or self._checkpoints.due or self._writing:
             return self._wait_for(_Work(command, together))
         try:
-            with self._turn:  # another thread may have been faster: then this one waits for one commit
-                self._turn_holder = me
+            with self._turn.lock:  # another thread may have been faster: then this one waits for one commit
+                self._writing = True
                 try:
                     if self._closing or self._refusal is not None:
                         self._check_open()
                     return self._commit(command, 1)
                 finally:
-                    self._turn_holder = 0
+                    self._writing = False
         finally:
             if self._queue or self._checkpoints.due:
                 self._wake()
@@ -187,7 +193,7 @@ class Writer:
         """
         loop = asyncio.get_running_loop()
         work = _Work(command, together, loop)
-        with self._mutex:
+        with self._mutex.once():
             self._check_open()
             self._start()
             if len(self._queue) >= self._queue_limit:
@@ -200,7 +206,7 @@ class Writer:
     def _wait_for(self, work: _Work[T]) -> T:
         work.latch = latch = threading.Lock()
         latch.acquire()
-        with self._mutex:
+        with self._mutex.once():
             while len(self._queue) >= self._queue_limit and not self._closing:
                 self._space.wait()
             self._check_open()
@@ -233,9 +239,11 @@ class Writer:
     def _wake(self) -> None:
         """Let the writer thread look what there is to do. Nobody waits for it, so no failure is raised."""
         try:
-            with self._mutex:
-                self._start()
-                self._ring()
+            if not self._mutex.is_mine():  # else a signal handler has interrupted who wakes it
+                with self._mutex.lock:
+                    if not self._closing:  # meanwhile: then nothing is left to do
+                        self._start()
+                        self._ring()
         except RuntimeError as error:
             logger.warning("the writer thread cannot start, the WAL grows until it can: %s", error)
 
@@ -260,7 +268,7 @@ class Writer:
 
     def _serve(self) -> None:
         while True:
-            with self._mutex:
+            with self._mutex.once():
                 idle = not self._queue and not self._checkpoints.due
                 if idle and self._closing:
                     return
@@ -283,18 +291,17 @@ class Writer:
         return sum(work.latch is not None for work in batch)
 
     def _in_turn(self, action: Callable[[], T]) -> T:
-        me = threading.get_ident()
-        with self._turn:
-            self._turn_holder = me
+        with self._turn.once():
+            self._writing = True
             try:
                 return action()
             finally:
-                self._turn_holder = 0
+                self._writing = False
 
     def _sleep(self, seconds: float) -> bool:
         """Wait for the bell, which rings once if `_asleep` was set; False if it did not ring in time."""
         rung = self._bell.acquire(timeout=seconds)
-        with self._mutex:
+        with self._mutex.once():
             if not rung and not self._asleep:
                 rung = self._bell.acquire()  # rung between the timeout and here: leave no ring behind
             self._asleep = False
@@ -306,7 +313,7 @@ class Writer:
         The moment is at most twice what the commit before it took. Tasks of an event loop need none: they
         come back together anyway.
         """
-        with self._mutex:
+        with self._mutex.once():
             if self._closing:
                 return
             self._expected = len(self._queue) + threads
@@ -354,7 +361,7 @@ class Writer:
         return batch
 
     def _take_batch(self) -> list[_Work[Any]]:
-        with self._mutex:
+        with self._mutex.once():
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), _MAX_BATCH))]
             while self._held and len(self._queue) < self._queue_limit:
                 self._queue.append(self._held.popleft())
@@ -431,7 +438,7 @@ class Writer:
 
     def empty_wal(self) -> bool:
         """Drop the WAL's content now, or as soon as no reader prevents it; return True if it is done."""
-        done = self._in_turn(self._checkpoints.empty)
+        done = self._in_turn(lambda: self._closing or self._checkpoints.empty())
         if not done:
             self._wake()  # it tries again
         return done
@@ -439,10 +446,9 @@ class Writer:
     def purge(self) -> bool:
         """Leave no byte of what was erased; commands wait meanwhile. Return False while a reader is in the way."""
         self.check_may_close()  # a command that waits for its own end would wait for ever
-        self._check_open()
         started = time.perf_counter()
         try:
-            done = self._in_turn(self._backend.purge)
+            done = self._in_turn(self._purge)
         except BaseException as error:
             explained = self._explain(error, time.perf_counter() - started)
             if explained is error:
@@ -451,6 +457,10 @@ class Writer:
         if not done:
             self._wake()  # it tries again to empty the WAL
         return done
+
+    def _purge(self) -> bool:
+        self._check_open()
+        return self._backend.purge()
 
     # Ending
 
@@ -472,32 +482,31 @@ class Writer:
         return len(self._queue)
 
     def check_may_close(self) -> None:
-        """Raise if a command closes its own log: it would wait for its own end."""
-        if self._turn_holder == threading.get_ident():
-            raise NestedCommandError(
-                "the log cannot be closed by a command, or by a signal handler that interrupted one; "
-                "close it when the command has returned"
-            )
+        """Raise if a command closes its own log, or a handler that interrupted one: it would wait for its own end."""
+        check_outside(self._turn, self._mutex)
 
     def close(self, *, drain: bool = True) -> None:
-        """Stop taking commands; write those already taken, or with drain=False fail them visibly."""
+        """Stop taking commands; write those already taken, or with drain=False fail them visibly.
+
+        Cut off by an interrupt, it goes on when it is called again.
+        """
         if isinstance(self._refusal, ForkedLogError):
             return
-        with self._mutex:
+        with self._mutex.once():
             self._closing = True
             self._space.notify_all()
         if not drain:
             self._fail_the_queue(ClosedLogError("the log was closed before this command was written"))
-        with self._mutex:
+        with self._mutex.once():
             thread = self._thread
             self._ring()
         if thread is not None:
             thread.join()
-        with self._turn:
+        with self._turn.once():
             self._backend.close()
 
     def _fail_the_queue(self, error: LogError) -> None:
-        with self._mutex:
+        with self._mutex.once():
             dropped = [*self._queue, *self._held]
             self._queue.clear()
             self._held.clear()

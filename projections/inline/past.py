@@ -5,7 +5,6 @@ their own events. Where that is most of the log, all of it is folded instead. Wh
 in the past: streams that change later are folded again before the next answer.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from engine.domain.streams import LANE, LOG, PROJECT, SESSION, lane_stream, sess
 from engine.domain.transcript import MESSAGES
 from engine.log.envelope import Envelope
 from engine.log.errors import SAYS_NOTHING, CorruptLogError, LogError
+from engine.log.mutex import Mutex
 from engine.log.protocol import Answer, Bounds, Log, Payload, Queries
 from projections.inline import erasing, lanes, message_ids, projection, sessions
 from projections.inline.changes import run
@@ -114,7 +114,7 @@ class Refolded(_Events):
 
     def __init__(self, log: Log, position: int) -> None:
         super().__init__(log, position)
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._fold()
 
     def _fold(self) -> None:
@@ -125,7 +125,7 @@ class Refolded(_Events):
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query on the tables."""
-        with self._mutex:
+        with self._mutex.once():
             if self._log.version(LOG) != self._log_version:  # something may have been erased
                 self._tables.close()
                 self._fold()

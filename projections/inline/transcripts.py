@@ -4,7 +4,6 @@ In memory a message is JSON, not objects: small, and every reader gets objects o
 """
 
 import logging
-import threading
 from collections import OrderedDict, defaultdict
 
 from engine.domain.encoding import decode
@@ -12,6 +11,7 @@ from engine.domain.events import MessageAppended, TranscriptRewound
 from engine.domain.session import Session, evolve
 from engine.domain.streams import session_stream
 from engine.domain.transcript import MESSAGES, Row, Transcript, inheritance
+from engine.log.mutex import Mutex
 from engine.log.protocol import Queries
 from projections.inline.backwards import TooFarError, inherited_from, newest_first
 from projections.inline.quarantine import NAME, quarantined
@@ -103,7 +103,7 @@ class Transcripts:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._cached: OrderedDict[str, _Cached] = OrderedDict()
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._counting = False
         self.size = 0
         self.hits = 0
@@ -117,8 +117,12 @@ class Transcripts:
         session = find_session(reads, session_id)
         if session is None or session.deleted:
             return None
+        if self._mutex.is_mine():
+            return self._aside(reads, session)
         cached = self._entry(session_id, erased_at(reads))
-        with cached.loading:
+        if cached.loading.is_mine():
+            return self._aside(reads, session)
+        with cached.loading.once():
             transcript = cached.transcript
             if transcript is None or transcript.version > session.version or transcript.version < session.history_from:
                 self.misses += 1
@@ -135,8 +139,15 @@ class Transcripts:
         self._account(session_id, cached, size)
         return live
 
+    def _aside(self, reads: Queries, session: Session) -> list[Row]:
+        """Return the live messages without the cache: a signal handler has interrupted this thread inside it."""
+        self.misses += 1
+        transcript = Transcript(max(session.history_from - 1, 0), report)
+        _bring_up(reads, session, transcript)
+        return transcript.live()
+
     def _entry(self, session_id: str, last_erasure: int) -> "_Cached":
-        with self._mutex:
+        with self._mutex.once():
             self._count_again()
             cached = self._cached.get(session_id)
             if cached is None or cached.erased_at != last_erasure:
@@ -148,7 +159,7 @@ class Transcripts:
             return cached
 
     def _account(self, session_id: str, cached: "_Cached", size: int) -> None:
-        with self._mutex:
+        with self._mutex.once():
             self._count_again()
             if self._cached.get(session_id) is cached:
                 self.size += size - cached.size
@@ -166,7 +177,7 @@ class Transcripts:
 
     def abandon_after_fork(self) -> None:
         """Start anew in the child of a fork: a thread that is not there may hold a lock."""
-        self._cached, self._mutex, self.size = OrderedDict(), threading.Lock(), 0
+        self._cached, self._mutex, self.size = OrderedDict(), Mutex(), 0
 
     def __len__(self) -> int:
         return len(self._cached)
@@ -179,6 +190,6 @@ class _Cached:
 
     def __init__(self, erased_at: int) -> None:
         self.erased_at = erased_at
-        self.loading = threading.Lock()
+        self.loading = Mutex()
         self.size = 0
         self.transcript: Transcript | None = None

@@ -10,6 +10,7 @@ from operator import attrgetter
 import msgspec
 
 from engine.log.errors import LogError
+from engine.log.mutex import Flag, Waiters
 from engine.log.protocol import Log, Tables
 from projections.views import progress
 from projections.views.catchup import CatchUp
@@ -53,9 +54,9 @@ class ViewRunner:
         self._names = [view.name for view in views]
         self._catch_up = CatchUp(log, tables, views)
         self._prepared = False
-        self._stopped = threading.Event()
-        self._changed = threading.Condition()
-        self._waiting = 0
+        self._stopped = Flag()
+        self._changed = Waiters()
+        self._asking: set[object] = set()
         self._thread: threading.Thread | None = None
         self._error: str | None = None
         self._rate = 0.0
@@ -70,15 +71,14 @@ class ViewRunner:
         """Stop following; a batch that is being applied is finished first."""
         self._stopped.set()
         self._log.wake()
-        with self._changed:
-            self._changed.notify_all()
+        self._changed.wake()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         self._tables.close()
 
     def abandon_after_fork(self) -> None:
         """Give up the thread in the child of a fork: it is the parent's, and may have held the lock."""
-        self._stopped, self._changed, self._thread = threading.Event(), threading.Condition(), None
+        self._stopped, self._changed, self._thread = Flag(), Waiters(), None
         self._stopped.set()
 
     # Following
@@ -112,8 +112,7 @@ class ViewRunner:
         for _, group in groupby(behind, key=attrgetter("position")):
             done += self._advance(list(group), end)
         if done:
-            with self._changed:
-                self._changed.notify_all()
+            self._changed.wake()
         return done
 
     def _advance(self, parts: list[Progress], end: int) -> int:
@@ -142,12 +141,12 @@ class ViewRunner:
             return False
 
     def _rest(self, worked: float) -> None:
-        if not self._waiting:
+        if not self._asking:
             self._stopped.wait(min(_REST * worked, _LONGEST_REST))
 
     def _wait_for_events(self) -> None:
         behind = self.position()
-        if self._log.wait(behind, _IDLE_SECONDS, self._stopped.is_set) and not self._waiting:
+        if self._log.wait(behind, _IDLE_SECONDS, self._stopped.is_set) and not self._asking:
             self._stopped.wait(_GATHER_SECONDS)
 
     # Asking
@@ -161,8 +160,9 @@ class ViewRunner:
     def wait(self, position: int, timeout: float | None = None) -> bool:
         """Block until every view has seen a position; return False if that took too long (V4)."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._changed:
-            self._waiting += 1
+        self._tables.check_outside()  # a signal handler that waits there would keep the runner from them
+        me = object()
+        self._asking.add(me)
         try:
             self._log.wake()
             while not self._stopped.is_set():
@@ -171,12 +171,10 @@ class ViewRunner:
                 left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
                 if left <= 0:
                     return False
-                with self._changed:
-                    self._changed.wait(left)
+                self._changed.wait(left, self._stopped.is_set)
             return False
         finally:
-            with self._changed:
-                self._waiting -= 1
+            self._asking.discard(me)
 
     def _reached(self, position: int) -> bool:
         try:

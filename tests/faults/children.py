@@ -203,15 +203,13 @@ def fork(path: str) -> None:
 
 
 def fork_while_a_thread_waits(path: str) -> None:
-    """Fork while another thread holds the lock of those who wait for events; the child must not need it."""
+    """Fork while another thread waits for events; nobody of the child must wait for it, nor tell it."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     with EventLog(path) as log:
         held, stop = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with log._tail._changed:
-                held.set()
-                stop.wait()
+            log.wait(0, stopped=lambda: held.set() or stop.is_set())
 
         thread = threading.Thread(target=hold)
         thread.start()

@@ -86,9 +86,16 @@ class RLock(Lock):
             self._holder = None
             super().release()
 
+    def take_back(self) -> None:
+        super().take_back()
+        self._holder, self._count = here(), 1
+
+    def _is_owned(self) -> bool:
+        return bool(self._count) and self._holder is here()
+
 
 class Condition:
-    """A condition over a lock that is not re-entrant, which is how the engine uses them."""
+    """A condition over a lock that its holder has taken once, which is how the engine uses them."""
 
     def __init__(self, scheduler: Scheduler, lock: Lock | None = None) -> None:
         self._scheduler = scheduler
@@ -300,6 +307,9 @@ class Pool:
                     future.set_exception(error)
                 else:
                     future.set_result(found)
+
+    def check_may_end(self) -> None:
+        pass
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._ended = True

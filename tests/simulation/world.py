@@ -180,7 +180,7 @@ class World:
         """Leave nothing of a process that the interpreter would close at its exit."""
         gone = ClosedLogError("its process was killed")
         for log in host.logs:
-            log._unusable = gone
+            log._unusable, log._ended = gone, True
             _open_logs.discard(log)
         if host.store is not None:
             host.store._closed = True

@@ -36,6 +36,7 @@ class SQLiteBackend:
         # Who has chosen OFF has chosen speed: there the look every tenth of a second must do.
         self._place = None if database.synchronous == "OFF" else database.place
         self._rescued = False
+        self._closed = False
         self._execute = connection.execute
         self._transaction = make_transaction(connection, self._explain)
         self.attempt = self._transaction.attempt
@@ -118,6 +119,9 @@ class SQLiteBackend:
 
     def close(self) -> None:
         """Close the connection; without a last checkpoint if others may have a new WAL or a new index of it."""
+        if self._closed:
+            return
         if not (self._database.is_in_place() or self._database.only_wal_is_lost):
             self.connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         close_connection(self.connection)
+        self._closed = True

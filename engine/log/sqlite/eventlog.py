@@ -3,6 +3,7 @@
 import atexit
 import logging
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -22,6 +23,7 @@ from engine.log.errors import (
     ReadOnlyLogError,
     StorageError,
 )
+from engine.log.mutex import Mutex
 from engine.log.protocol import (
     Answer,
     Bounds,
@@ -117,6 +119,8 @@ class EventLog:
             damaged: True reads what is left of a file that was cut off, and changes nothing.
         """
         self._unusable: LogError | None = ClosedLogError(f"{path} was never open")
+        self._ended = True
+        self._closing: dict[int, Mutex] = {}
         _check_number("busy_timeout", busy_timeout, float, 0)
         _check_number("payload_limit", payload_limit, int, 1)
         _check_number("queue_limit", queue_limit, int, 1)
@@ -148,7 +152,7 @@ class EventLog:
             self._writer = Writer(self._backend, on_commit=self._tail.publish, queue_limit=queue_limit)
             if self._database.wal_bytes():
                 self._backend.checkpointer.empty(wait=0.0)  # what a killed process left may have been erased since
-        self._unusable = None
+        self._unusable, self._ended = None, False
         _open_logs.add(self)
         if inline:
             self._create_inline(inline)
@@ -385,19 +389,32 @@ class EventLog:
         """Write what was taken, then close; with drain=False what still queues fails with ClosedLogError.
 
         A command cannot close its own log, nor can a signal handler that interrupted one: both get a
-        NestedCommandError. A handler sets a flag, or asks the event loop to close.
+        NestedCommandError, and nothing has changed. A handler sets a flag, or asks the event loop to close. One that
+        interrupts `close` itself finds nothing left to do. A `close` that an error cuts off goes on when it is called
+        again.
         """
-        if self._unusable is not None:
+        inside = self._closing.setdefault(threading.get_ident(), Mutex())
+        if self._ended or inside.is_mine():
             return
+        self.check_may_close()
+        with inside.once():  # of this thread alone: another that closes does the same steps, and is not waited for
+            if self._unusable is None:
+                self._unusable = ClosedLogError(f"{self.path} is closed; open it again to use it")
+            self._tail.wake()
+            self.reader.close(self._unusable)
+            if self._writer is not None:
+                self._writer.close(drain=drain)
+            self._database.close()
+            self._ended = True
+            _open_logs.discard(self)
+
+    def check_may_close(self) -> None:
+        """Raise NestedCommandError where `close` would: this thread is inside what it has to wait for."""
+        if self._ended:
+            return
+        self.reader.check_may_close()
         if self._writer is not None:
             self._writer.check_may_close()
-        self._unusable = ClosedLogError(f"{self.path} is closed; open it again to use it")
-        _open_logs.discard(self)
-        self._tail.wake()
-        self.reader.close(self._unusable)
-        if self._writer is not None:
-            self._writer.close(drain=drain)
-        self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -408,13 +425,13 @@ class EventLog:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_unusable", self) is None:  # a constructor that was called wrongly has set nothing
+        if not getattr(self, "_ended", True):  # a constructor that was called wrongly has set nothing
             warnings.warn(f"the log {self.path} was not closed", ResourceWarning, source=self, stacklevel=2)
             self.close()
 
     def _abandon_after_fork(self) -> None:
         error = self._database.abandon_after_fork()
-        self._unusable = error
+        self._unusable, self._ended = error, True
         self._tail = Tail(self.reader.last_position)  # a thread that is not there may hold the old one's lock
         connections = self.reader.abandon(error)
         if self._writer is not None and self._backend is not None:
@@ -440,7 +457,8 @@ _open_logs: "weakref.WeakSet[EventLog]" = weakref.WeakSet()
 def _close_all() -> None:
     for log in list(_open_logs):
         try:
-            log.close()
+            if log._unusable is None:
+                log.close()
         except Exception:
             logger.exception("closing %s at exit failed", log.path)
 

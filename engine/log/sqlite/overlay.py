@@ -1,11 +1,11 @@
 """Temporary tables over those of a log: who reads through them sees the state tables as they were."""
 
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from engine.log.mutex import Mutex
 from engine.log.sqlite.reader import SQLiteReader
 from engine.log.sqlite.schema import table_definition
 from engine.log.sqlite.scratch import Scratch
@@ -21,7 +21,7 @@ class Overlay(Scratch):
 
     def __init__(self, reader: SQLiteReader) -> None:
         self._reader = reader
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         super().__init__(reader, reader.connect_for_watching(self._mutex))
         self._covered: dict[str, str | None] = {}
         self._names = re.compile("((?!))")
@@ -59,7 +59,7 @@ class Overlay(Scratch):
     @contextmanager
     def one_state(self) -> Iterator[None]:
         """Keep other threads out, and let what is read meanwhile be of one moment."""
-        with self._mutex:
+        with self._mutex.once():
             self.query("BEGIN")
             try:
                 yield

@@ -1,9 +1,8 @@
 """Reading: by position, stream, topic and time, in bounded batches, never holding a read transaction open."""
 
-import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from json import dumps
 from typing import Any
 
@@ -12,6 +11,7 @@ import apsw
 from engine.log.chain import genesis
 from engine.log.envelope import Envelope
 from engine.log.errors import ClosedLogError, CorruptLogError, InvalidEventError, LogError
+from engine.log.mutex import Mutex, check_outside
 from engine.log.protocol import Payload
 from engine.log.rows import STORED
 from engine.log.sqlite.database import close_connection
@@ -24,7 +24,6 @@ _TOPIC_WINDOW = 20_000
 _BY_STREAM = "events INDEXED BY sqlite_autoindex_events_1"
 _FEW = 8
 _IDLE_CONNECTIONS = 8
-_LONGEST_LOOK = 5.0
 
 
 class SQLiteReader(SQLiteQueries):
@@ -41,9 +40,9 @@ class SQLiteReader(SQLiteQueries):
         self._damaged = damaged
         self.names = Names()
         self._idle: deque[apsw.Connection] = deque()
-        self._watching: list[tuple[apsw.Connection, threading.Lock]] = []
+        self._watching: list[tuple[apsw.Connection, Mutex]] = []
         self._closed: LogError | None = None
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one query to its end on a connection of the pool."""
@@ -89,10 +88,10 @@ class SQLiteReader(SQLiteQueries):
         if self._closed is not None:
             raise self._closed.with_traceback(None)
 
-    def connect_for_watching(self, mutex: threading.Lock) -> apsw.Connection:
+    def connect_for_watching(self, mutex: Mutex) -> apsw.Connection:
         """Return a connection that stays with one user until the log is closed; who uses it holds the lock."""
         connection = self._connect()
-        with self._mutex:
+        with self._mutex.once():
             if self._closed is None:
                 self._watching.append((connection, mutex))
                 return connection
@@ -101,11 +100,11 @@ class SQLiteReader(SQLiteQueries):
 
     def release(self, connection: apsw.Connection) -> None:
         """Close a connection that was for watching before the log is."""
-        with self._mutex:
+        with self._mutex.once():
             mine = [each for each in self._watching if each[0] is connection]
             self._watching = [each for each in self._watching if each[0] is not connection]
         for each, mutex in mine:
-            with mutex:
+            with mutex.once():
                 close_connection(each)
 
     def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
@@ -116,11 +115,12 @@ class SQLiteReader(SQLiteQueries):
     def _give_back(self, connection: apsw.Connection) -> None:
         if connection.in_transaction:  # a query that was a BEGIN: the next one would see an old state
             connection.execute("ROLLBACK")
-        with self._mutex:
-            if self._closed is None and len(self._idle) < _IDLE_CONNECTIONS:
-                self._idle.append(connection)
-                return
-        close_connection(connection)
+        if self._closed is not None or len(self._idle) >= _IDLE_CONNECTIONS:
+            close_connection(connection)
+            return
+        self._idle.append(connection)
+        if self._closed is not None:  # meanwhile
+            self._close_idle()
 
     def last_position(self) -> int:
         return self.value("SELECT max(position) FROM events") or 0
@@ -345,18 +345,27 @@ class SQLiteReader(SQLiteQueries):
                 last = middle - 1
         return found
 
+    def check_may_close(self) -> None:
+        """Raise if this thread is where `close` would wait for it: a signal handler may have interrupted it there."""
+        check_outside(self._mutex, *(mutex for _, mutex in list(self._watching)))
+
     def close(self, reason: LogError | None = None) -> None:
-        with self._mutex:
-            self._closed = reason or ClosedLogError("the log is closed; open it again to use it")
-            idle, self._idle = self._idle, deque()
-            watching, self._watching = self._watching, []
-        for connection in idle:
-            close_connection(connection)
-        for connection, mutex in watching:
-            # Longer than any look takes; not for ever, because a signal handler may have interrupted its holder.
-            if mutex.acquire(timeout=_LONGEST_LOOK):
+        """Let nobody read any more. Cut off by an interrupt, it goes on when it is called again."""
+        with self._mutex.once():
+            if self._closed is None:
+                self._closed = reason or ClosedLogError("the log is closed; open it again to use it")
+        self._close_idle()
+        while self._watching:
+            connection, mutex = self._watching[-1]
+            with mutex.once():  # whoever comes after sees that this is closed
                 close_connection(connection)
-                mutex.release()
+            with self._mutex.once():
+                self._watching = [each for each in self._watching if each[0] is not connection]
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                close_connection(self._idle.popleft())
 
     def abandon(self, reason: LogError) -> list[apsw.Connection]:
         """Give up the connections in the child of a fork, without closing or locking anything."""

@@ -2,7 +2,6 @@
 
 import os
 import re
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from engine.log.errors import (
     NotALogError,
     UnsafeFileError,
 )
+from engine.log.mutex import Mutex, check_outside
 from engine.log.protocol import TextIndex
 from engine.log.sqlite.access import keep_private
 from engine.log.sqlite.database import close_connection, keep_for_ever
@@ -90,7 +90,7 @@ class SQLiteTables:
         self._writing: apsw.Connection | None = None
         self._place: tuple[int, int] | None = None
         self._idle: deque[tuple[apsw.Connection, tuple[int, int] | None]] = deque()
-        self._mutex = threading.RLock()
+        self._mutex = Mutex()
         self._closed = False
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -99,7 +99,7 @@ class SQLiteTables:
 
     def _rows(self, sql: str, bindings: Sequence[Any]) -> list[tuple[Any, ...]]:
         if self._in_memory:
-            with self._mutex:
+            with self._mutex.once():
                 return self._told(lambda: self._writer().execute(sql, bindings).fetchall(), "reading")
         return self._told(lambda: self._read(sql, bindings), "reading")
 
@@ -112,7 +112,7 @@ class SQLiteTables:
         return self._told(lambda: self._read_words(index, sql), "reading")
 
     def _read_words(self, index: str, sql: str) -> list[tuple[Any, ...]]:
-        with self._mutex:
+        with self._mutex.once():
             connection = self._writer() if self._in_memory else self._connect(apsw.SQLITE_OPEN_READONLY)
             try:
                 for statement in vocabulary(index):
@@ -124,7 +124,7 @@ class SQLiteTables:
 
     def transact(self, command: Callable[[SQLiteTableTransaction], T]) -> T:
         """Run a command under the write lock of the tables, all or nothing."""
-        with self._mutex:
+        with self._mutex.once():
             return self._told(lambda: self._write(command), "writing")
 
     def _write(self, command: Callable[[SQLiteTableTransaction], T]) -> T:
@@ -144,7 +144,7 @@ class SQLiteTables:
         if here is None and self._read_only:
             raise NotALogError(f"there is no {self.path}; a SessionStore that is opened on its folder makes it")
         if not self._read_only and (self._writing is None or here is None):
-            with self._mutex:
+            with self._mutex.once():
                 self._writer()
             here = self._found()
         connection, place = self._idle.popleft() if self._idle else (None, None)
@@ -262,7 +262,7 @@ class SQLiteTables:
 
     def purge(self) -> None:
         """Rewrite the file so that no byte of a deleted row is left in it or in its WAL."""
-        with self._mutex:
+        with self._mutex.once():
             self._told(self._vacuum, "purging")
 
     def _vacuum(self) -> None:
@@ -272,16 +272,20 @@ class SQLiteTables:
 
     def _let_go(self) -> None:
         """Close the connections, the writing one last: it empties the WAL. The next use opens the file anew."""
-        with self._mutex:
+        with self._mutex.lock:
             while self._idle:
                 close_connection(self._idle.popleft()[0])
             writing, self._writing = self._writing, None
             if writing is not None:
                 close_connection(writing)
 
+    def check_outside(self) -> None:
+        """Raise NestedCommandError if this thread is inside the tables."""
+        check_outside(self._mutex)
+
     def close(self) -> None:
         """Close the connections for good."""
-        with self._mutex:
+        with self._mutex.once():
             self._closed = True
             self._let_go()
 
@@ -291,4 +295,4 @@ class SQLiteTables:
         for connection in [self._writing, *(connection for connection, _ in self._idle)]:
             if connection is not None:
                 keep_for_ever(connection)
-        self._mutex = threading.RLock()
+        self._mutex = Mutex()

@@ -74,7 +74,7 @@ def test_purging_leaves_no_byte_of_the_old_content(log, path):
 def test_purging_says_when_a_reader_is_in_the_way(log, path):
     log.append([said("a secret word")])
     watch = log.watch()
-    with watch._mutex:
+    with watch._lock:
         watch._connection.execute("BEGIN")
         watch._connection.execute("SELECT count(*) FROM events").fetchall()
         log.erase([1], actor="ada", reason="asked")
