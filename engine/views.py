@@ -109,6 +109,10 @@ class StoreViews(ViewAnswers):
         """Make views anew behind those that serve."""
         self._runner.rebuild(names)
 
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raise ValueError for a name that no view has."""
+        self._runner.check_names(names)
+
     def verify(self) -> ViewVerification:
         """Compare every view with a fresh fold of the log."""
         return verify_views(self._log, self._tables, self._kinds, lambda: SQLiteTables(_IN_MEMORY))

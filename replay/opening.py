@@ -44,6 +44,8 @@ def open_log(where: str | os.PathLike[str], *, damaged: bool = False) -> EventLo
             raise NoStoreError(f"there is no store in {where}: it has no {FILE_NAME}; {_WAYS}")
     elif not path.exists():
         raise NoStoreError(f"there is no store at {where}: no such file or folder; {_WAYS}")
+    if not path.is_file():  # a pipe would be waited for, and never answer
+        raise NoStoreError(f"there is no store at {where}: {path} is no file; {_WAYS}")
     return EventLog(path, read_only=True, damaged=damaged)
 
 
@@ -76,11 +78,11 @@ def has_store(where: str | os.PathLike[str]) -> bool:
     return path.is_file() or (path / FILE_NAME).exists()
 
 
-def open_store(where: str | os.PathLike[str], *, create: bool = False) -> "SessionStore":
+def open_store(where: str | os.PathLike[str], *, create: bool = False, views: bool = True) -> "SessionStore":
     """Return a store for writing, as the actor `sessions`; its settings are those it ran with last.
 
     So a command that was given at a terminal neither looks like a change of the reset policy, nor makes one. With
-    `create` a folder without a store gets one.
+    `create` a folder without a store gets one. Without `views` search and usage are left alone.
     """
     from engine.store import SessionStore
 
@@ -95,8 +97,8 @@ def open_store(where: str | os.PathLike[str], *, create: bool = False) -> "Sessi
     elif not create:
         raise NoStoreError(f"there is no store in {where}: it has no {FILE_NAME}; {_WAYS}")
     if last is None:
-        return SessionStore(folder, actor=ACTOR, create=create)
-    return SessionStore(folder, _config(last), clock=_clock(last), actor=ACTOR, create=False)
+        return SessionStore(folder, actor=ACTOR, create=create, views=views)
+    return SessionStore(folder, _config(last), clock=_clock(last), actor=ACTOR, create=False, views=views)
 
 
 def _last_opened(reads: Queries) -> StoreOpened | None:

@@ -184,12 +184,16 @@ class ViewRunner:
 
     def rebuild(self, names: Sequence[str] = ()) -> None:
         """Make views anew behind those that serve; all of them without names (V6)."""
-        unknown = sorted(set(names) - set(self._names))
-        if unknown:
-            raise ValueError(f"there is no view {unknown[0]!r}; there are {', '.join(self._names)}")
+        self.check_names(names)
         for name in names or self._names:
             self._catch_up.begin_rebuild(name)
         self._log.wake()
+
+    def check_names(self, names: Sequence[str]) -> None:
+        """Raise ValueError for a name that no view has."""
+        unknown = sorted(set(names) - set(self._names))
+        if unknown:
+            raise ValueError(f"there is no view {unknown[0]!r}; there are {', '.join(self._names)}")
 
     def status(self, now: int) -> list[ViewStatus]:
         """Return how far each view is; `now` is in UTC microseconds."""

@@ -74,8 +74,11 @@ class Run:
 
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator[SessionStore]:
-        """Open the store for writing, with the settings that it ran with last; the actor is `sessions`."""
-        with open_store(self.where, create=create) as store:
+        """Open the store for writing, with the settings that it ran with last; the actor is `sessions`.
+
+        A dry run makes no views, and does not bring them up to date either.
+        """
+        with open_store(self.where, create=create, views=not self.dry_run) as store:
             yield store
 
     def moment(self, log: EventLog, text: str, word: str = "as of") -> Moment:

@@ -147,6 +147,29 @@ def test_views_are_made_anew(own: Path) -> None:
     assert run("views", "rebuild", "nonsense", "--yes", store=own).code == 2
 
 
+@pytest.mark.parametrize("words", [ERASE, ["views", "rebuild"], ["import", "{older}"]])
+def test_a_dry_run_makes_no_views(words: list[str], own: Path, older: Path) -> None:
+    """R6: of a large log that would take minutes, and a store may be one that goes without."""
+    for file in own.glob("views.db*"):
+        file.unlink()
+    done = run(*(word.format(older=older) for word in words), "--dry-run", store=own)
+    assert done.code == 0, done.err
+    assert not list(own.glob("views.db*"))
+
+
+def test_a_rebuild_of_views_over_a_damaged_log_ends(own: Path) -> None:
+    """R7, R21: it does not wait for ever for what an error keeps where it is."""
+    for file in own.glob("views.db*"):
+        file.unlink()
+    file = own / "sessions.db"
+    data = bytearray(file.read_bytes())
+    at = data.find(b"the order is late") // 4096 * 4096
+    data[at : at + 4096] = b"\xaa" * 4096
+    file.write_bytes(data)
+    done = run("views", "rebuild", "--yes", store=own)
+    assert (done.code, "is damaged" in done.err + done.out) == (4, True)
+
+
 def test_a_copy_with_another_name_can_only_be_read(lived: Path, tmp_path: Path) -> None:
     """R1, R6."""
     run("backup", tmp_path / "copy.db", store=lived)
