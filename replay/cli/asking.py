@@ -1,17 +1,27 @@
 """`search` and `usage`: questions to the views."""
 
 from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import click
 import msgspec
 
+from engine.domain.events import TurnBegun, UsageRecorded
+from engine.domain.times import moment
+from engine.domain.transcript import MESSAGES
+from engine.log.sqlite.eventlog import EventLog
+from engine.views import VIEWS_FILE
 from projections.views.bill import DIMENSIONS
 from projections.views.find import Hit, Hits, Order
+from replay.cli.failures import NOT_FOUND, Failed
 from replay.cli.layout import Column, Table
 from replay.cli.output import Page, page_of
 from replay.cli.run import Run, verb
+from replay.opening import open_views
 
 _HITS = Table(
     (
@@ -24,6 +34,10 @@ _HITS = Table(
 )
 _MOST = 500
 """Hits of one question to the view."""
+_SEEN = (*MESSAGES, TurnBegun.TOPIC, UsageRecorded.TOPIC)
+"""Topics of events without which an answer is another one."""
+_GRACE = timedelta(seconds=2)
+"""For so long a view may be behind without a word: it is on its way."""
 _COUNTS = ("sessions", "messages", "turns", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
@@ -65,8 +79,25 @@ def search(run: Run, words: tuple[str, ...], role: str | None, order: Order) -> 
             order=order,
         )
         there = reader.log.last_position > 0  # of an empty store nobody has made a view yet
+        if there:
+            _look_after(run, reader.log, "search")
         page = _hits(asking, run.limit, run.cursor) if there else Page([])
         run.output.page(page, _HITS, "no message has these words", Hit.__struct_fields__)
+
+
+def _look_after(run: Run, log: EventLog, name: str) -> None:
+    """Say on stderr if a view has not seen all that was said by now; raise Failed where there is none."""
+    file = Path(log.path).with_name(VIEWS_FILE)
+    if not file.exists():
+        raise Failed(f"there is no {file}; `sessions views rebuild --yes` makes it, and so does a gateway", NOT_FOUND)
+    with closing(open_views(log)) as views:
+        seen = next(each.position for each in views.status() if each.name == name)
+    unseen = next(iter(log.events(seen, None, _SEEN)), None)
+    if unseen is not None and run.now - moment(unseen.time, run.now.tzinfo) > _GRACE:
+        run.output.say(
+            f"{name} has seen the log up to @{seen} of @{log.last_position} and knows nothing of what came later: "
+            "a gateway brings it up to date, and so does `sessions views rebuild --yes`"
+        )
 
 
 def _hits(asking: Callable[..., Hits], limit: int | None, cursor: str | None) -> Page:
@@ -96,6 +127,8 @@ def usage(run: Run, by: tuple[str, ...]) -> None:
     """
     with run.reader() as reader:
         since, until = run.times(reader.log)
+        if reader.log.last_position:
+            _look_after(run, reader.log, "usage")
         rows = reader.usage(by, since=since, until=until) if reader.log.last_position else []
     named = tuple(dict.fromkeys(by))
     fields = (*named, *_COUNTS, "cost_usd")
