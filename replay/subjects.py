@@ -26,6 +26,8 @@ def subject_of(reader: SessionReader, text: str, kinds: tuple[str, ...] = ("lane
     Raise AmbiguousSubjectError with the candidates if there are several, UnknownSubjectError with the names that are
     near if there is none.
     """
+    if not text.isprintable() and any("\ud800" <= each <= "\udfff" for each in text):  # bytes that are no UTF-8
+        raise UnknownSubjectError(f"there is no {' and no '.join(kinds)} {text!r}; `sessions list` gives names")
     if not text:
         raise UnknownSubjectError("an empty text names nothing; `sessions list` gives names")
     found = _like(reader, text, kinds)

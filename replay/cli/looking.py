@@ -19,6 +19,7 @@ from replay.cli.layout import Column, Item, Line, Lines, Table
 from replay.cli.output import Page, page_of
 from replay.cli.run import Run, verb
 from replay.cli.text import as_json, shown
+from replay.errors import UnknownSubjectError
 from replay.moments import moment_of
 from replay.selecting import Selection, select_events
 
@@ -171,10 +172,17 @@ def show(run: Run, what: str | None, at: str | None) -> None:
             from replay.cli.picker import picked_lane  # Rich, which only a terminal needs
 
             what = picked_lane(run, reader)
-        at_position = moment_of(reader.log, what, run.now).position if what.startswith("@") else None
+        at_position = _position(run, reader.log, what) if what.startswith("@") else None
         items = _items(run, reader, what) if at_position is None else event_items(run, reader.log, at_position)
         page = page_of(items, run.limit, run.cursor)
         run.output.page(page, Lines(lines_of), "nothing there")
+
+
+def _position(run: Run, log: EventLog, what: str) -> int:
+    position = moment_of(log, what, run.now).position
+    if position == 0:
+        raise UnknownSubjectError("there is no event @0: the first one is @1")
+    return position
 
 
 def event_items(run: Run, log: EventLog, position: int) -> Iterator[Item]:

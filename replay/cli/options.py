@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from replay.cli.completion import lane_names, session_names, store_values
-from replay.cli.output import FORMATS, LIMIT
+from replay.cli.output import FORMATS, LIMIT, MOST
 
 WHEN = "2026-07-01 04:00, 2h, 3d ago, yesterday 04:00, now or @123, a position"
 
@@ -29,7 +29,7 @@ SHARED = [
 """The options of every verb."""
 _PAGES = [
     click.Option(
-        ["--limit"], type=click.IntRange(1), default=LIMIT, show_default=True, help="The most items to print."
+        ["--limit"], type=click.IntRange(1, MOST), default=LIMIT, show_default=True, help="The most items to print."
     ),
     click.Option(["--all", "everything"], is_flag=True, help="Print all items."),
     click.Option(["--cursor"], metavar="CURSOR", help="Go on behind an earlier answer, with its next_cursor."),

@@ -15,7 +15,8 @@ from replay.cli.text import as_json, safe, shown
 
 Format = Literal["text", "json", "jsonl", "csv"]
 FORMATS: tuple[Format, ...] = ("text", "json", "jsonl", "csv")
-LIMIT = 100
+LIMIT, MOST = 100, 10**9
+"""Items of an answer: so many if nothing is said, and the most that `--limit` takes; `--all` has no bound."""
 
 
 class Page(NamedTuple):

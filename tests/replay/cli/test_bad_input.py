@@ -1,5 +1,6 @@
 """Input that cannot be used: a clear error with the next step, and nothing changed (R1, R5)."""
 
+import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,11 @@ def cut(folder: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
+def a_pipe(folder: Path) -> None:
+    (folder / "sessions.db").unlink()
+    os.mkfifo(folder / "sessions.db")
+
+
 def not_a_file(folder: Path) -> None:
     (folder / "sessions.db").unlink()
     (folder / "sessions.db").mkdir()
@@ -48,7 +54,8 @@ def not_a_file(folder: Path) -> None:
         (another_program, {3}, "another"),
         (empty_file, {3, 0}, ""),
         (cut, {4}, "salvage"),
-        (not_a_file, {3}, ""),
+        (not_a_file, {3}, "is no file"),
+        (a_pipe, {3}, "is no file"),
     ],
 )
 @pytest.mark.parametrize("words", LOOKING, ids=lambda words: words[0])
@@ -83,6 +90,7 @@ def test_a_log_that_is_written_at_this_moment_is_read(own: Path) -> None:
     [
         ["lits"],
         ["list", "--limit", "0"],
+        ["events", "--limit", "99999999999999999999"],
         ["list", "--output", "yaml"],
         ["list", "--nonsense"],
         ["list", "--since", "the other day"],
@@ -103,6 +111,17 @@ def test_a_command_line_that_cannot_be_understood_ends_with_2(words: list[str], 
     done = run(*words, store=lived)
     assert (done.code, done.out) == (2, "")
     assert done.err
+    assert "islice" not in done.err  # it is told in the words of the command
+
+
+@pytest.mark.parametrize(
+    "words", [["show", "@0"], ["why", "@0"], ["show", "\udcff"], ["why", "\udcff"], ["list", "--lane", "\udcff"]]
+)
+def test_what_cannot_be_there_is_not_found(words: list[str], lived: Path) -> None:
+    """R4, R5: position 0 is before the first event, and no name has half a character."""
+    done = run(*words, store=lived)
+    assert (done.code, done.out) == (3, ""), done.err
+    assert done.err.startswith("sessions: there is no ")
 
 
 def test_a_verb_that_is_misspelt_is_suggested(lived: Path) -> None:
