@@ -139,8 +139,9 @@ def _begins_in(log: Log, head: Session, positions: set[int]) -> bool:
 
 
 def _claim(work: Work, session_id: str, lane: str, source: dict[str, object]) -> None:
-    session = work.known(session_id)
-    work.on_session(session, e.SessionClaimed(lane=lane, source=source), "a person was erased, the place stays")
+    session = work.session(session_id)
+    if session is not None and not session.deleted:  # that one is nobody's place any more
+        work.on_session(session, e.SessionClaimed(lane=lane, source=source), "a person was erased, the place stays")
 
 
 def _report(scope: Scope, positions: Sequence[int], archives: tuple[str, ...], *, dry_run: bool) -> ErasureReport:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine import Platform, SessionSource
+from engine import Platform, SessionCatalog, SessionSource
 from engine.domain.encoding import decode
 from engine.erasure.content import is_somebodys
 from tests.gateway.support import say, source, texts
@@ -25,6 +25,16 @@ def test_ids_as_numbers_and_platforms_as_members_are_taken(store, given):
     assert report.messages == 3
     assert texts(store, shared.session_id) == ["of Bob"]
     assert found_in_files(store, ["private words", "words by number", "4242"]) == []
+
+
+def test_a_session_of_theirs_that_was_deleted_stands_in_no_way(store):
+    """V15, W9: of a group that they began; nobody can claim it any more, and the erasure goes on."""
+    began = store.get_or_create_session(source("group", **{**ADA, **THREAD}))
+    say(store, began.session_id, "words of hers")
+    SessionCatalog(store).delete_session(began.session_id)
+    store.erase(user_id=ADA["user_id"], **ASKED, purge=True)
+    assert found_in_files(store, [ADA["user_id"]]) == []
+    assert store.verify().ok
 
 
 def test_what_is_under_the_persons_other_id_goes_along(store):
