@@ -116,17 +116,18 @@ def _pending_replaced(chat: Chat, event: c.PendingReplaced, _version: int) -> Ch
 
 
 def _over(chat: Chat, event: e.TurnEnded | e.TurnInterrupted, _version: int) -> Chat:
-    return _without_turn(chat) if event.token == chat.stream_id else chat
+    return without_turn(chat) if event.token == chat.stream_id else chat
 
 
-def _without_turn(chat: Chat) -> Chat:
+def without_turn(chat: Chat) -> Chat:
+    """Return a chat as it is once its turn is over."""
     return _replace(chat, stream_id=None, started_at=None, pending_message=None, pending_attachments=(), visible=0)
 
 
 def _erased(chat: Chat, event: Erased, version: int) -> Chat:
     """Let go of what an erased event had replaced: it does not come back."""
     if event.topic in _ENDS:  # its error may have repeated somebody's words; the turn is over anyway
-        return _without_turn(chat)
+        return without_turn(chat)
     if event.topic == c.ContextReplaced.TOPIC:
         return _replace(chat, context_from=version)
     return _replace(chat, tool_calls_from=version)

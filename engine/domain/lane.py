@@ -96,7 +96,7 @@ def _usage(lane: Lane, event: e.UsageRecorded, time: int) -> Lane:
         output_tokens=lane.output_tokens + event.output_tokens,
         cache_read_tokens=lane.cache_read_tokens + event.cache_read_tokens,
         cache_write_tokens=lane.cache_write_tokens + event.cache_write_tokens,
-        cost_usd=lane.cost_usd + (event.cost_usd or 0.0),
+        cost_usd=lane.cost_usd if event.cost_usd is None else lane.cost_usd + event.cost_usd,
         cost_known=lane.cost_known or event.cost_usd is not None,
     )
 

@@ -1,12 +1,12 @@
 """The chats: what chat events say of sessions, and the ids that sessions went on under."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from engine.domain.chat import Chat
 from engine.domain.encoding import encode
 from engine.log.protocol import Queries
 from projections.inline.changes import Change
-from projections.inline.states import States, ask, text
+from projections.inline.states import THESE, States, ask, in_parts, text
 from projections.inline.texts import storable
 
 TABLES = (
@@ -28,6 +28,7 @@ KEYS = {"chats": "session_id", "session_ids": "other_id"}
 NAMES = tuple(KEYS)
 
 _states = States("chats", "session_id", Chat, lambda chat: (chat.session_id,))
+_THESE = f"SELECT session_id, state FROM chats WHERE session_id IN {THESE}"
 _WRITTEN = (
     "INSERT INTO chats VALUES (?,?,?,?) ON CONFLICT (session_id) DO UPDATE SET "
     "project_id = excluded.project_id, stream_id = excluded.stream_id, state = excluded.state"
@@ -37,6 +38,13 @@ _WRITTEN = (
 def find_chat(reads: Queries, session_id: str) -> Chat:
     """Return what chat events say of a session; one without any has the defaults."""
     return _states.first(reads, "WHERE session_id = ?", (session_id,)) or Chat(session_id)
+
+
+def find_chats(reads: Queries, session_ids: Sequence[str]) -> Iterator[Chat]:
+    """Yield what chat events say of those of some sessions that have any."""
+    for part in in_parts(session_ids):
+        for row in ask(reads, "chats", _THESE, part):
+            yield _states.read(*row)
 
 
 def session_with(reads: Queries, other_id: str) -> str | None:

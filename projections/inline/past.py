@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from engine.domain import events as e
+from engine.domain.chat import Chat, without_turn
 from engine.domain.session import with_messages
 from engine.domain.streams import LANE, LOG, PROJECT, SESSION, lane_stream, session_stream
 from engine.domain.transcript import MESSAGES
@@ -16,8 +17,8 @@ from engine.log.envelope import Envelope
 from engine.log.errors import SAYS_NOTHING, CorruptLogError, LogError
 from engine.log.mutex import Mutex
 from engine.log.protocol import Answer, Bounds, Log, Payload, Queries
-from projections.inline import erasing, lanes, message_ids, projection, sessions
-from projections.inline.changes import run
+from projections.inline import chats, erasing, lanes, message_ids, projection, sessions, turns
+from projections.inline.changes import Change, run
 from projections.inline.fingerprint import fingerprint
 from projections.inline.fold import TURNS
 from projections.inline.quarantine import NAME, quarantined
@@ -233,12 +234,28 @@ class Past(_Events):
             if stream.startswith(SESSION) and stream not in bad and _only_counts(topics.get(stream))
         }
         changes = []
+        taken: dict[str, bool] = {}
         for head in sessions.find_sessions(self._own, list(heads)):
-            version = streams[session_stream(head.session_id)]
-            changes.append(sessions.change_of(None, with_messages(head, version, -heads.pop(head.session_id))))
-            del others[session_stream(head.session_id)]
-        run(self._tables, changes)
+            stream = session_stream(head.session_id)
+            changes.append(sessions.change_of(None, with_messages(head, streams[stream], -heads[head.session_id])))
+            taken[head.session_id] = bool(topics.get(stream))
+            del others[stream]
+        run(self._tables, changes + self._beside(taken))
         return others
+
+    def _beside(self, taken: dict[str, bool]) -> list[Change]:
+        """Return what stands beside heads that were taken back: what chats are, and turns that were open already.
+
+        Of those that had turns since, none was open before.
+        """
+        changes: list[Change] = []
+        for chat in chats.find_chats(self._own, list(taken)):
+            then = without_turn(chat) if taken[chat.session_id] else chat
+            changes += chats.changes_of(Chat(chat.session_id), then)
+        for turn in turns.open_turns(self._own) if taken else ():
+            if taken.get(turn.session_id) is False:
+                changes.append(turns.change_of(turn.conversation_id, turn))
+        return changes
 
     def _follow_rewrites(self) -> None:
         """Take back what rewrites since have done to platform ids. Only who asks for ids pays for looking."""

@@ -10,7 +10,7 @@ from engine.domain.titles import numbered
 from engine.log.protocol import Queries
 from projections.inline.changes import Change
 from projections.inline.chats import session_with
-from projections.inline.states import States, ask, number, text
+from projections.inline.states import THESE, States, ask, in_parts, number, text
 from projections.inline.texts import storable
 
 TABLES = (
@@ -42,8 +42,7 @@ _NEWEST = {
     "ORDER BY created_at DESC, session_id DESC LIMIT 1)"
     for column in ("lane", "peer")
 }
-_TOGETHER = 200
-_THESE = f"SELECT session_id, state FROM sessions WHERE session_id IN ({','.join('?' * _TOGETHER)})"
+_THESE = f"SELECT session_id, state FROM sessions WHERE session_id IN {THESE}"
 _described = attrgetter("lane", "source", "family_id", "created_at", "title")
 _CHANGED = "UPDATE sessions SET state = ? WHERE session_id = ?"
 _ENDED = "UPDATE sessions SET recoverable = ?, tip_of = ?, state = ? WHERE session_id = ?"
@@ -64,9 +63,8 @@ def find_session(reads: Queries, session_id: str) -> Session | None:
 
 def find_sessions(reads: Queries, session_ids: Sequence[str]) -> Iterator[Session]:
     """Yield the heads of those of some sessions that there are."""
-    for first in range(0, len(session_ids), _TOGETHER):
-        part = session_ids[first : first + _TOGETHER]
-        for row in ask(reads, "sessions", _THESE, (*part, *[""] * (_TOGETHER - len(part)))):
+    for part in in_parts(session_ids):
+        for row in ask(reads, "sessions", _THESE, part):
             yield _states.read(*row)
 
 

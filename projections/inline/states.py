@@ -13,6 +13,9 @@ from engine.log.protocol import Queries
 logger = logging.getLogger("engine.projections")
 
 _AT_ONCE = 1024
+_TOGETHER = 200
+THESE = f"({','.join('?' * _TOGETHER)})"
+"""A list of keys in a query, to be asked `in_parts`."""
 _ALL = 1 << 62
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -95,6 +98,13 @@ class States(Generic[S]):
             return ask(reads, self._table, self._select_key + part, bindings)[0][0]
         except CorruptStateError:
             return "a key that is no text"
+
+
+def in_parts(keys: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Yield keys in parts of one size, so that they are asked for by one statement."""
+    for first in range(0, len(keys), _TOGETHER):
+        part = keys[first : first + _TOGETHER]
+        yield (*part, *[""] * (_TOGETHER - len(part)))
 
 
 def ask(reads: Queries, table: str, sql: str, bindings: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ import pytest
 
 from engine import (
     ClosedLogError,
+    SessionCatalog,
     SessionReader,
     SessionStore,
 )
@@ -65,6 +66,27 @@ def test_the_past_answers_as_the_store_did(store: SessionStore, clock: FakeClock
                 assert session_at(store.log, session_id, position, clock=clock) == info
                 assert transcript_at(store.log, session_id, position) == messages
     assert as_of(store.log, 0).list_sessions() == []
+
+
+def test_what_came_since_takes_nothing_from_what_stands_beside_a_session(store: SessionStore, clock: FakeClock) -> None:
+    """R9: a turn that was open already, and all that is said of a chat, when only messages and turns came."""
+    entry = store.get_or_create_session(source())
+    catalog = SessionCatalog(store)
+    chat = catalog.new_session(model="large").session_id
+    catalog.rotate_session(chat, "another_id")
+    token = store.begin_turn(entry.session_key)
+    then = store.log.last_position
+    for session_id in (entry.session_id, chat):
+        say(store, session_id, "one")
+    store.end_turn(token)
+    store.begin_turn(entry.session_key)
+    catalog.start_turn("another_id", "stream", "two")
+    for position in range(then, store.log.last_position + 1):
+        with as_of(store.log, position, from_start=False) as past:
+            assert contents(past._tables) == folded(store.log, position), position
+            clock.advance(minutes=1)
+            say(store, chat, "meanwhile")
+            assert contents(past._tables) == folded(store.log, position), position
 
 
 def test_what_is_written_meanwhile_changes_nothing_in_the_past(store: SessionStore) -> None:
