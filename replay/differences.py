@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from engine.domain import events as e
-from engine.domain.chat_events import MessageExtended
+from engine.domain.chat_events import MessageExtended, SessionDeleted
 from engine.domain.encoding import encode
 from engine.domain.session import Session
 from engine.domain.streams import SESSION, session_stream
@@ -30,6 +30,7 @@ _HISTORY = frozenset(
         e.TranscriptRestored,
         e.MessageRewritten,
         MessageExtended,
+        SessionDeleted,
     )
 )
 """Topics that do more to a transcript than to add a message at its end."""
@@ -162,7 +163,7 @@ def _messages(log: EventLog, session_id: str, before: Session | None, after: Ses
 
 
 def _live(log: EventLog, head: Session | None) -> list[tuple[bytes, Row, dict[str, Any]]]:
-    rows = [] if head is None else transcript_at(log.reader, head, report)
+    rows = [] if head is None or head.deleted else transcript_at(log.reader, head, report)
     return [(b"%d %b" % (row[3], encode(_Said(message))), row, message) for row, message in _readable(rows)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine import SessionStore
+from engine import SessionCatalog, SessionStore
 from projections.inline.past import quarantined_at
 from projections.inline.streams_at import fold_streams
 from replay import BadMomentError, Change, as_of, diff, step
@@ -127,3 +127,15 @@ def test_each_step_says_what_it_changed(store: SessionStore) -> None:
 def test_a_moment_that_is_none_is_refused(store: SessionStore, a: int, b: int) -> None:
     with pytest.raises(BadMomentError):
         diff(store.log, a, b)
+
+
+def test_the_messages_of_a_session_that_is_deleted_are_hidden(store: SessionStore) -> None:
+    """R10, W9: no reader shows them any more; going back they come again."""
+    entry = store.get_or_create_session(source())
+    say(store, entry.session_id, "one")
+    there = store.log.last_position
+    SessionCatalog(store).delete_session(entry.session_id)
+    last = store.log.last_position
+    for a, b, change in ((there, last, "hidden"), (last, there, "added")):
+        assert [each.change for each in diff(store.log, a, b) if each.kind == "message"] == [change]
+    assert [each for each in diff(store.log, 0, last) if each.kind == "message"] == []
