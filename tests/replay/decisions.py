@@ -1,7 +1,7 @@
 """A store that is told random commands under changing reset policies: histories for what asks about decisions."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,9 @@ commands = st.one_of(
     st.tuples(st.just("open"), configs, st.booleans()),
 )
 histories = st.tuples(configs, st.sampled_from(STARTS), st.lists(commands, min_size=5, max_size=60))
+
+
+History = tuple[GatewayConfig, Any, list[tuple[str, Any, Any]]]
 
 
 class Told:
@@ -175,14 +178,15 @@ class Told:
 
 
 @contextlib.contextmanager
-def told(history: tuple[GatewayConfig, Any, list[tuple[str, Any, Any]]]) -> Iterator[Told]:
-    """A store that was told a history, everything of it in its log."""
+def told(history: History, kind: type[Any] = Told, after: Callable[[Any], None] = lambda _: None) -> Iterator[Any]:
+    """A store that was told a history, everything of it in its log; `after` each command something is looked at."""
     config, start, orders = history
     with memory_folder() as folder:
-        story = Told(folder, config, start)
+        story = kind(folder, config, start)
         try:
             for order in orders:
                 story.tell(*order)
+                after(story)
             story.store.runner.touches.flush()
             yield story
         finally:
