@@ -11,6 +11,11 @@ from engine.aio_catalog import AsyncSessionCatalog as AsyncSessionCatalog
 from engine.archiving import ArchiveReport as ArchiveReport, RestoreReport as RestoreReport
 from engine.arrivals import AsyncFollower as AsyncFollower
 from engine.catalog import SessionCatalog as SessionCatalog
+from engine.chat_following import (
+    AsyncChatFollower as AsyncChatFollower,
+    ChatChange as ChatChange,
+    ChatFollower as ChatFollower,
+)
 from engine.chat_session import ChatSession as ChatSession, ChatSummary as ChatSummary
 from engine.commands.lanes import Notices as Notices
 from engine.context import (
@@ -20,7 +25,7 @@ from engine.context import (
     set_session_vars as set_session_vars,
 )
 from engine.domain import events as events
-from engine.domain.chat_rows import is_cron_session as is_cron_session, title_from as title_from
+from engine.domain.chat_rows import title_from as title_from
 from engine.domain.config import (
     GatewayConfig as GatewayConfig,
     HomeChannel as HomeChannel,
@@ -34,6 +39,7 @@ from engine.domain.events import AnyEvent as AnyEvent
 from engine.domain.keys import is_shared_multi_user_session as is_shared_multi_user_session
 from engine.domain.platforms import Platform as Platform
 from engine.domain.policy import ResetRules as ResetRules, SessionResetPolicy as SessionResetPolicy
+from engine.domain.session_sources import is_cron_session as is_cron_session, normalize_source as normalize_source
 from engine.domain.sources import SessionSource as SessionSource
 from engine.domain.whatsapp import normalize_whatsapp_identifier as normalize_whatsapp_identifier
 from engine.environment import auto_continue_freshness_window as auto_continue_freshness_window

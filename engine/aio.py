@@ -55,9 +55,9 @@ class AsyncSessionStore:
     def __init__(self, store: SessionStore) -> None:
         self.store = store
         self._runner = store.runner
-        self._readers = DaemonThreads(_READERS, "session-reading")
-        self._routes = RouteQueue(store.routes.find, self._readers)
-        self._arrivals = Arrivals(store.log)
+        self.readers = DaemonThreads(_READERS, "session-reading")
+        self._routes = RouteQueue(store.routes.find, self.readers)
+        self.arrivals = Arrivals(store.log)
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Future[Any]] = set()
 
@@ -128,7 +128,7 @@ class AsyncSessionStore:
 
     async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """Ask the store in a thread: it may wait for the disk."""
-        return await in_thread(self._readers, function, *arguments)
+        return await in_thread(self.readers, function, *arguments)
 
     def line(self, session_key: str) -> asyncio.Lock:
         """Return the lock that the tasks of this store which wait for the same lane take in turn."""
@@ -483,7 +483,7 @@ class AsyncSessionStore:
             timeout: Seconds without a change after which the iteration ends; begun again it goes on. None waits.
         """
         changes = Changes(self.store.log, topics, lanes, sessions)
-        return AsyncFollower(self._arrivals, changes, self._readers, after, timeout)
+        return AsyncFollower(self.arrivals, changes, self.readers, after, timeout)
 
     # Archives
 
@@ -568,9 +568,9 @@ class AsyncSessionStore:
         """Close the store that all its faces share."""
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._arrivals.close()
+        self.arrivals.close()
         await self.read(self.store.close)
-        self._readers.shutdown()
+        self.readers.shutdown()
 
     async def __aenter__(self) -> "AsyncSessionStore":
         return self

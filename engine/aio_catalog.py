@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar, overload
 from engine.agent_sessions import FilePath, Rows
 from engine.aio import AsyncSessionStore
 from engine.catalog import AgentTranscript, LiveStreams, SessionCatalog, project_row
+from engine.chat_following import AsyncChatFollower
 from engine.chat_session import ChatSession, ChatSummary
 from engine.command import Command
 from engine.commands import chat_history as history, chat_imports as importing, chat_turns as turns, chats, projects
@@ -63,6 +64,39 @@ class AsyncSessionCatalog:
         Raise UnknownSessionError, which is a KeyError, if there is none, also for what cannot be an id.
         """
         return await self._read(self.catalog.get_session, session_id, metadata_only)
+
+    # The list
+
+    async def all_sessions(
+        self, include_hidden: bool = False, limit: int | None = None, after: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of the list: pinned ones first, then by last activity, newest first (W11).
+
+        What was commanded before is in it, by any process. Conversations that were compressed are one row (W12).
+        Drafts and the sessions of timers are hidden.
+
+        Args:
+            include_hidden: True lists those too.
+            limit: The most rows to return; None for all.
+            after: The last row of the page before; None begins with the first.
+        """
+        return await self._read(self.catalog.all_sessions, include_hidden, limit, after)
+
+    def follow(
+        self, after: int = 0, *, include_hidden: bool = False, timeout: float | None = None
+    ) -> AsyncChatFollower:
+        """Return an asynchronous iterator over rows that have changed and chats that are listed no more (W15).
+
+        It waits for more. Nothing is missed from a position of before. After `views.db` was made anew, or after an
+        erasure, rows may come again, and a chat that was never listed may be said to be gone.
+
+        Args:
+            after: The position of the last change that was handled; 0 begins with all there is.
+            include_hidden: True follows drafts and the sessions of timers too.
+            timeout: Seconds without a change after which the iteration ends; begun again it goes on. None waits.
+        """
+        changes = self.catalog.changes(include_hidden)
+        return AsyncChatFollower(self.store.arrivals, changes, self.store.readers, after, timeout)
 
     # Sessions
 

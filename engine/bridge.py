@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from engine.domain.chat_rows import ROW
 from engine.domain.lineage import Chain, Segment, chain_of, lineage_keys
 from engine.domain.session_sources import WEBUI, is_cron_session, normalize_source
 from engine.imports.agent_db import cost_of, count_of, message_of
@@ -24,16 +25,6 @@ _JOBS = Path("cron", "jobs.json")
 T = TypeVar("T")
 Row = dict[str, Any]
 FilePath = str | os.PathLike[str]
-
-
-ROW = (
-    *("session_id", "title", "workspace", "model", "model_provider", "message_count", "created_at", "updated_at"),
-    *("last_message_at", "pinned", "archived", "project_id", "profile", "input_tokens", "output_tokens"),
-    *("estimated_cost", "personality", "compression_anchor_visible_idx", "compression_anchor_message_key"),
-    *("context_length", "threshold_tokens", "last_prompt_tokens", "active_stream_id", "pending_user_message"),
-    *("is_cli_session", "source_tag", "session_source", "source_label", "enabled_toolsets", "is_streaming"),
-)
-"""The keys of every row of a list of chats (W5)."""
 
 
 class HostRow(NamedTuple):

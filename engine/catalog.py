@@ -6,7 +6,9 @@ from functools import partial
 from typing import Any, Literal, overload
 
 from engine.agent_sessions import AgentSessions, FilePath, Rows
+from engine.chat_following import ChatChanges, ChatFollower
 from engine.chat_session import ChatSession, ChatSummary
+from engine.chat_values import checked_flag
 from engine.chats import ChatReader
 from engine.command import Command
 from engine.commands import chat_history as history, chat_imports as importing, chat_turns as turns, chats, projects
@@ -51,6 +53,20 @@ class Host:
         except Exception:
             logger.exception("live_streams raised; stream %r counts as live", stream_id)
             return True
+
+    def saying_what_runs(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return rows with what the host runs now; if it does not say, what was started runs (W7)."""
+        started = [row for row in rows if row["active_stream_id"] is not None]
+        if started:
+            live: Collection[str] | None
+            try:
+                live = self.live_streams()
+            except Exception:
+                logger.exception("live_streams raised; every stream that was started counts as live")
+                live = None
+            for row in started:
+                row["is_streaming"] = live is None or row["active_stream_id"] in live
+        return rows
 
     def attributes(
         self, workspace: str | None, model: str | None, profile: str | None, model_provider: str | None
@@ -129,6 +145,41 @@ class SessionCatalog:
         Raise UnknownSessionError, which is a KeyError, if there is none, also for what cannot be an id.
         """
         return self.reading.summary(session_id) if metadata_only else self.reading.whole(session_id)
+
+    # The list
+
+    def all_sessions(
+        self, include_hidden: bool = False, limit: int | None = None, after: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the rows of the list: pinned ones first, then by last activity, newest first (W11).
+
+        What was commanded before is in it, by any process. Conversations that were compressed are one row (W12).
+        Drafts and the sessions of timers are hidden.
+
+        Args:
+            include_hidden: True lists those too.
+            limit: The most rows to return; None for all.
+            after: The last row of the page before; None begins with the first.
+        """
+        rows = self.store.chat_list.page(checked_flag("include_hidden", include_hidden), limit, after)
+        return self.host.saying_what_runs(rows)
+
+    def follow(self, after: int = 0, *, include_hidden: bool = False, timeout: float | None = None) -> ChatFollower:
+        """Return an iterator over rows that have changed and chats that are listed no more, that waits for more (W15).
+
+        Nothing is missed from a position of before. After `views.db` was made anew, or after an erasure, rows may come
+        again, and a chat that was never listed may be said to be gone.
+
+        Args:
+            after: The position of the last change that was handled; 0 begins with all there is.
+            include_hidden: True follows drafts and the sessions of timers too.
+            timeout: Seconds without a change after which the iteration ends; begun again it goes on. None waits.
+        """
+        return ChatFollower(self.store.log, self.changes(include_hidden), after, timeout)
+
+    def changes(self, include_hidden: bool) -> ChatChanges:
+        """Return the list as it can be followed."""
+        return ChatChanges(self.store.log, self.store.chat_list, checked_flag("include_hidden", include_hidden))
 
     # Sessions
 

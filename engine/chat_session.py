@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from engine.domain.chat_rows import UNTITLED, last_message_time
+from engine.domain.chat_rows import UNTITLED, last_message_time, row_of
 
 _set = msgspec.structs.force_setattr
 
@@ -140,23 +140,11 @@ class ChatSummary(ChatFields, frozen=True, kw_only=True):
         return _row(self, self.message_count, self.last_message_at, include_runtime, active_stream_ids)
 
 
-_AS_THEY_ARE = (
-    *("session_id", "title", "workspace", "model", "model_provider", "created_at", "updated_at", "pinned", "archived"),
-    *("project_id", "profile", "input_tokens", "output_tokens", "estimated_cost", "personality"),
-    *("compression_anchor_visible_idx", "compression_anchor_message_key", "context_length", "threshold_tokens"),
-    *("last_prompt_tokens", "active_stream_id", "pending_user_message", "is_cli_session", "source_tag"),
-    *("session_source", "source_label", "enabled_toolsets"),
-)
-
-
 def _row(
     chat: ChatFields, messages: int, last_message_at: float, runtime: bool, streams: Collection[str] | None
 ) -> dict[str, Any]:
-    row = {name: getattr(chat, name) for name in _AS_THEY_ARE}
-    row["message_count"], row["last_message_at"] = messages, last_message_at
+    row = row_of(msgspec.structs.asdict(chat), messages, last_message_at)
     row["is_streaming"] = runtime and chat.active_stream_id is not None and chat.active_stream_id in (streams or ())
-    if chat.parent_session_id:
-        row["parent_session_id"] = chat.parent_session_id
     return row
 
 

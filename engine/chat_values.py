@@ -6,21 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.chat_session import ChatSession, resolved, tidy_provider
-from engine.domain.chat_rows import UNTITLED
+from engine.domain.chat_rows import ATTRIBUTES, NUMBERS, TEXTS, UNTITLED
 from engine.validation import checked_name, checked_text, checked_title
 
 _ID = re.compile(r"[0-9A-Za-z_-]{1,128}")
-_TEXTS = frozenset(
-    {"model", "profile", "personality", "parent_session_id", "source_tag", "session_source", "source_label"}
-)
-_NUMBERS = frozenset({"context_length", "threshold_tokens", "last_prompt_tokens", "compression_anchor_visible_idx"})
-ATTRIBUTES = (
-    _TEXTS
-    | _NUMBERS
-    | {"workspace", "model_provider", "compression_anchor_message_key", "enabled_toolsets", "is_cli_session"}
-)
-"""What `set_attributes` sets of a session's own fields."""
-
 _ELSEWHERE = (frozenset(ChatSession.__struct_fields__) - ATTRIBUTES) | {
     *("message_count", "last_message_at", "is_streaming"),
 }
@@ -69,7 +58,7 @@ def _checked(name: str, value: Any) -> Any:
         raise ValueError(f"{name} cannot be set as an attribute: it has a command of its own, or follows from others")
     if value is None or name not in ATTRIBUTES:
         return value
-    if name in _NUMBERS:
+    if name in NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{name} must be a whole number or None, not {value!r:.100}")
     elif name == "is_cli_session":
@@ -82,7 +71,7 @@ def _checked(name: str, value: Any) -> Any:
         return checked_workspace(value)
     elif name == "model_provider":
         return tidy_provider(checked_text(name, value))
-    elif name in _TEXTS:
+    elif name in TEXTS:
         return checked_text(name, value)
     return value
 

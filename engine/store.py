@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from engine import holders
 from engine.archiving import Archiver, ArchiveReport, RestoreReport
+from engine.chat_list import ChatList
 from engine.claims import TurnClaim
 from engine.clock import Instant, local_now
 from engine.command import Command
@@ -137,7 +138,7 @@ class SessionStore(SessionReader):
             create: False refuses a folder without a store.
             cached_lanes: How many lanes on live sessions stay in memory.
             cached_transcript_bytes: How much memory the messages of loaded transcripts may take.
-            views: False keeps no search and no usage; `views.db` is left alone.
+            views: False keeps no search, no usage and no list of chats; `views.db` is left alone.
             search: False keeps no index of words.
             heads: A file or a function that gets the head of the log again and again, or `Heads` to say how often.
             synchronous: FULL and EXTRA survive a power cut; NORMAL and OFF may lose acknowledged events.
@@ -182,6 +183,7 @@ class SessionStore(SessionReader):
         asks_host = has_active_processes_fn is not None
         context = StoreContext(settings, actor, self._holder, asks_host, active_profile, self._tables, {})
         self._views = StoreViews(log, sessions_dir, self._now, search=search) if views else None
+        self.chat_list = ChatList(log, self._views)
         self.runner = Runner(log, context, self._instant, has_active_processes_fn, opened(settings, self._holder, now))
         super().__init__(
             log,
@@ -608,6 +610,7 @@ class SessionStore(SessionReader):
         with inside.once(), ExitStack() as ending:  # a step that fails, on a full disk say, keeps none from being done
             ending.callback(self._note_closed)
             ending.callback(self._log.close)
+            ending.callback(self.chat_list.close)
             if self._views is not None:
                 ending.callback(self._views.close)
             ending.callback(self.runner.close)
@@ -645,6 +648,7 @@ class SessionStore(SessionReader):
         self.runner.abandon_after_fork()
         self._cache.abandon_after_fork()
         self._transcripts.abandon_after_fork()
+        self.chat_list.abandon_after_fork()
         if self._views is not None:
             self._views.abandon_after_fork()
 

@@ -1,4 +1,4 @@
-"""The views of a store: search and usage, which follow the log in `views.db`."""
+"""The views of a store: search, usage and the list of chats, which follow the log in `views.db`."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -6,9 +6,10 @@ from datetime import datetime
 from pathlib import Path
 
 from engine.domain.times import microseconds
-from engine.log.protocol import Log
+from engine.log.protocol import Log, Tables
 from engine.log.sqlite.tables import SQLiteTables
 from projections.views.bill import UsageRow, usage
+from projections.views.catalogue import Catalogue
 from projections.views.find import Hits, Question, checked_place, find
 from projections.views.runner import ViewRunner, ViewStatus
 from projections.views.search import Search
@@ -18,6 +19,8 @@ from projections.views.view import View
 
 VIEWS_FILE = "views.db"
 _IN_MEMORY = ":memory:"
+_LOOK_SECONDS = 0.5
+_MOMENT_SECONDS = 0.02
 
 
 class ViewAnswers:
@@ -81,7 +84,7 @@ class StoreViews(ViewAnswers):
     ) -> None:
         """Take the views of a folder; read-only they can be looked at and verified, but are not started."""
         super().__init__(log, SQLiteTables(Path(folder) / VIEWS_FILE, read_only=read_only), clock)
-        self._kinds: list[View] = [Usage(lambda: clock().tzinfo)]
+        self._kinds: list[View] = [Usage(lambda: clock().tzinfo), Catalogue(log.reader)]
         self._searches = search
         if search:
             self._kinds.append(Search(self._tables.text))
@@ -104,6 +107,18 @@ class StoreViews(ViewAnswers):
     def wait(self, position: int | None, timeout: float | None) -> bool:
         """Block until the views have seen a position, by default the newest; return False if that took too long."""
         return self._runner.wait(self._log.last_position if position is None else position, timeout)
+
+    def chats(self) -> Tables | None:
+        """Return the tables of the list of chats with all that is in the log; None if they cannot be brought there."""
+        end = self._log.last_position
+        while not (self._runner.wait(end, _LOOK_SECONDS, (Catalogue.name,)) and (end or self._is_made())):
+            if self._runner.error is not None or self._runner.stopped:
+                return None
+        return self._tables
+
+    def _is_made(self) -> bool:
+        """Return True if the tables are there before anything is in the log; if not, give the runner a moment."""
+        return self._tables.defined("catalogue_rows") or self._runner.wait(1, _MOMENT_SECONDS, (Catalogue.name,))
 
     def rebuild(self, names: Sequence[str]) -> None:
         """Make views anew behind those that serve."""

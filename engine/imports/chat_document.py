@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from engine.chat_session import ChatSession
-from engine.chat_values import ATTRIBUTES, check_chat_id, checked_attributes, checked_chat_title, checked_flag
+from engine.chat_values import check_chat_id, checked_attributes, checked_chat_title, checked_flag
 from engine.domain.chat_messages import kept, stored
-from engine.domain.chat_rows import time_of
+from engine.domain.chat_rows import ATTRIBUTES, time_of
 from engine.domain.encoding import mark
 from engine.imports.found_message import FoundMessage
 from engine.imports.times import micros

@@ -151,14 +151,26 @@ class ViewRunner:
 
     # Asking
 
-    def position(self) -> int:
-        """Return how far the view that is furthest behind serves."""
+    @property
+    def error(self) -> str | None:
+        """Return what keeps the views from following; None if nothing does."""
+        return self._error
+
+    @property
+    def stopped(self) -> bool:
+        """Return True once the views follow no more."""
+        return self._stopped.is_set()
+
+    def position(self, names: Sequence[str] = ()) -> int:
+        """Return how far the view that is furthest behind serves, of all views or of some."""
         parts = progress.progress_of(self._tables)
-        found = [parts.get((name, SERVING)) for name in self._names]
+        found = [parts.get((name, SERVING)) for name in names or self._names]
         return min((0 if each is None else each.position for each in found), default=self._log.last_position)
 
-    def wait(self, position: int, timeout: float | None = None) -> bool:
-        """Block until every view has seen a position; return False if that took too long (V4)."""
+    def wait(self, position: int, timeout: float | None = None, names: Sequence[str] = ()) -> bool:
+        """Block until all views, or some, have seen a position; return False if that took too long (V4)."""
+        if self._reached(position, names):
+            return True
         deadline = None if timeout is None else time.monotonic() + timeout
         self._tables.check_outside()  # a signal handler that waits there would keep the runner from them
         me = object()
@@ -166,7 +178,7 @@ class ViewRunner:
         try:
             self._log.wake()
             while not self._stopped.is_set():
-                if self._reached(position):
+                if self._reached(position, names):
                     return True
                 left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
                 if left <= 0:
@@ -176,9 +188,9 @@ class ViewRunner:
         finally:
             self._asking.discard(me)
 
-    def _reached(self, position: int) -> bool:
+    def _reached(self, position: int, names: Sequence[str]) -> bool:
         try:
-            return self.position() >= position
+            return not self._stopped.is_set() and self.position(names) >= position
         except LogError:  # the runner tells what is wrong with the file
             return False
 

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from engine.bridge import ROW, HostRow, cli_lineage, cli_messages, cli_sessions
+from engine.bridge import HostRow, cli_lineage, cli_messages, cli_sessions
+from engine.domain.chat_rows import ROW
 from engine.log.sqlite import foreign
 from tests.imports.sources import START, add_message, add_session, agent_db
 

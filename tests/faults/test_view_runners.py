@@ -33,11 +33,11 @@ def check(folder: Path) -> None:
     """Every view is at the end of the log and what a fresh fold gives; no event was unusable."""
     with SessionStore(folder, synchronous="OFF", views=False) as store:
         tables = SQLiteTables(folder / "views.db")
-        found = verify_views(store.log, tables, kinds(tables), lambda: SQLiteTables(":memory:"))
+        found = verify_views(store.log, tables, kinds(store.log, tables), lambda: SQLiteTables(":memory:"))
         aside = tables.query("SELECT * FROM view_quarantine")
         tables.close()
         assert found.ok, found.difference
-        assert found.positions == dict.fromkeys(("counts", "search", "usage"), store.log.last_position)
+        assert found.positions == dict.fromkeys(("counts", "search", "usage", "catalogue"), store.log.last_position)
         assert aside == []
 
 

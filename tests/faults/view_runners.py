@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from engine import Platform, SessionSource, SessionStore
+from engine import Platform, SessionCatalog, SessionSource, SessionStore
 from engine.log import EventLog
 from engine.log.sqlite.tables import SQLiteTables, SQLiteTableTransaction
 from projections.views import catchup
+from projections.views.catalogue import Catalogue
 from projections.views.runner import ViewRunner
 from projections.views.search import Search
 from projections.views.usage import Usage
@@ -56,9 +57,9 @@ class Runners:
         self._process.wait(300)
 
 
-def kinds(tables: SQLiteTables) -> list[Any]:
+def kinds(log: EventLog, tables: SQLiteTables) -> list[Any]:
     """The views of a store, and one that counts how often each event was applied."""
-    return [Counts(), Search(tables.text), Usage(lambda: None)]
+    return [Counts(), Search(tables.text), Usage(lambda: None), Catalogue(log.reader)]
 
 
 def catch_up(folder: str, kill_at: int, rebuild: bool) -> None:
@@ -66,7 +67,7 @@ def catch_up(folder: str, kill_at: int, rebuild: bool) -> None:
     _count_calls(kill_at)
     with EventLog(Path(folder) / "sessions.db", synchronous="OFF") as log:
         tables = SQLiteTables(Path(folder) / "views.db")
-        runner = ViewRunner(log, tables, kinds(tables))
+        runner = ViewRunner(log, tables, kinds(log, tables))
         runner.step()
         if rebuild:
             runner.rebuild()
@@ -111,7 +112,7 @@ def follow(folder: str) -> None:
     """Follow the log with the thread of a runner until the last words were seen."""
     with EventLog(Path(folder) / "sessions.db", synchronous="OFF", busy_timeout=300) as log:
         tables = SQLiteTables(Path(folder) / "views.db", busy_timeout=300)
-        runner = ViewRunner(log, tables, kinds(tables))
+        runner = ViewRunner(log, tables, kinds(log, tables))
         runner.start()
         position, heard = 0, False
         while not heard:
@@ -142,6 +143,8 @@ def history(store: SessionStore, count: int) -> None:
         )
         store.update_session(entry.session_key, input_tokens=number, cost_usd=0.1)
         match number % 11:
+            case 1:
+                web_chat(SessionCatalog(store), number)
             case 3:
                 store.rewind_session(entry.session_id)
             case 5:
@@ -150,6 +153,22 @@ def history(store: SessionStore, count: int) -> None:
                 store.log.erase(positions[:1], actor="operator", reason="asked to")
             case 9:
                 store.compress_session(entry.session_id, None, [{"role": "system", "content": "so far"}], covers=1)
+
+
+def web_chat(catalog: SessionCatalog, number: int) -> None:
+    """A web chat with some of everything that stands in its row, in a chain and with branches."""
+    session = catalog.new_session(model="large-2").session_id
+    said = [{"role": role, "content": f"chat {number}", "timestamp": number} for role in ("user", "assistant")]
+    catalog.start_turn(session, f"s-{number}", "words")
+    catalog.finish_turn(session, f"s-{number}", said)
+    branch = catalog.branch_session(session).session_id
+    catalog.set_attributes(catalog.duplicate_session(session).session_id, parent_session_id=branch)
+    catalog.store.end_session(branch, "cli_close")
+    catalog.undo(session)
+    catalog.rename_session(session, f"Chat {number}")
+    catalog.rotate_session(session, f"chat_{number}_{session}")
+    if number % 2:
+        catalog.delete_session(session)
 
 
 def _forked(job: list[Any]) -> int:

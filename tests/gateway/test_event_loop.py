@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine import (
+    AsyncSessionCatalog,
     AsyncSessionStore,
     AsyncTurn,
     ForeignFileError,
@@ -164,6 +165,11 @@ async def ask(store: AsyncSessionStore) -> None:
     await store.conversation(entry.session_id)
     async with store.follow(timeout=0.01, lanes=[entry.session_key]) as follower:
         assert [each async for each in follower]
+    catalog = AsyncSessionCatalog(store)
+    await catalog.rename_session((await catalog.new_session()).session_id, "Trip")
+    assert await catalog.all_sessions(True, limit=5)
+    async with catalog.follow(timeout=0.01) as rows:
+        assert [each async for each in rows]
     await store.quarantined()
     await store.health()
     await store.metrics()

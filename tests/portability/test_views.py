@@ -8,9 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from engine import GatewayConfig, SessionStore
+from engine import GatewayConfig, SessionCatalog, SessionStore
 from engine.log.sqlite.tables import SQLiteTables, SQLiteTableTransaction
 from engine.views import StoreViews
+from projections.views import listed
 from projections.views.find import Question
 from projections.views.progress import put_aside
 from tests.histories.histories import Clock, live_through
@@ -61,6 +62,8 @@ def _follow(folder: Path, clock: Clock) -> None:
         views = StoreViews(store.log, folder, clock, search=True)
         views.start()
         live_through(store, clock)
+        catalog = SessionCatalog(store)
+        catalog.set_attributes(catalog.new_session().session_id, parent_session_id="nobody_there")
         assert views.wait(None, 30)
         first = store.log.query("SELECT position FROM log WHERE topic = 'message.appended' LIMIT 1")[0][0]
         store.log.erase([first], actor="operator", reason="asked to")
@@ -70,6 +73,9 @@ def _follow(folder: Path, clock: Clock) -> None:
         views.search(Question("hello"), 5, None)
         views.usage(["day", "user"], clock(), clock())
         views.usage([], None, None)
+        rows = listed.page(views._tables, True, listed.FIRST, 5)
+        listed.page(views._tables, True, listed.place_of(rows[-1]), None)
+        listed.changed(views._tables, False, (0, ""), views._log.last_position, 5)
         assert views.verify().ok
         views.rebuild([])
         while any(status.building_position is not None for status in views.status()):

@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from engine import SessionStore
+from engine import SessionCatalog, SessionStore
 from engine.domain.errors import EngineError
 from engine.log.sqlite.tables import SQLiteTables
 from projections.views import catchup
+from projections.views.catalogue import Catalogue
 from projections.views.runner import ViewRunner
 from projections.views.search import Search
 from projections.views.usage import Usage
@@ -34,6 +35,10 @@ commands = st.one_of(
     st.tuples(st.sampled_from(["begin", "finish", "recover", "clock"]), number, number),
     st.tuples(st.sampled_from(["erase", "erase", "erase_session"]), number, st.integers(1, 60)),
     st.tuples(st.sampled_from(["archive", "put_back"]), number, number),
+    st.tuples(st.sampled_from(["chat", "chat", "say", "say", "say", "extend"]), number, st.integers(-1, 7)),
+    st.tuples(st.sampled_from(["branch", "copy", "rotate", "clear", "truncate", "shorten"]), number, number),
+    st.tuples(st.sampled_from(["child", "orphan", "decide", "place", "delete", "leave"]), number, number),
+    st.tuples(st.sampled_from(["start", "start", "done", "fail", "repair", "sweep"]), number, number),
     st.tuples(st.sampled_from(["follow"] * 4 + ["rebuild"]), st.integers(0, RUNNERS - 1), st.integers(1, 6)),
 )
 
@@ -47,12 +52,13 @@ class History:
         self.archives = []
         self.store = SessionStore(folder, clock=lambda: self.now.astimezone(ZONE), synchronous="OFF", views=False)
         self.tokens = []
+        self.catalog = SessionCatalog(self.store)
         self.tables = [SQLiteTables(folder / "views.db") for _ in range(RUNNERS)]
         self.runners = [ViewRunner(self.store.log, tables, self.kinds()) for tables in self.tables]
         self.route(0, 0)
 
     def kinds(self):
-        return [Search(self.tables[0].text), Usage(lambda: ZONE)]
+        return [Search(self.tables[0].text), Usage(lambda: ZONE), Catalogue(self.store.log.reader)]
 
     def key(self, n):
         entries = self.store.list_sessions()
@@ -141,6 +147,85 @@ class History:
     def put_back(self, n, _):
         self.store.restore(self.archives[n % len(self.archives)])
 
+    def chat(self, _n, _):
+        self.catalog.new_session()
+
+    def say(self, n, time):
+        """Add a message to the visible list, with a time of its own or none, of a person or a tool."""
+        chat = self.catalog.get_session(self.session(n))
+        role = ("user", "assistant", "tool")[n % 3]
+        told = {"role": role, "content": f"words {n}", **({} if time < 0 else {"timestamp": 1000.0 * time})}
+        self.catalog.save_messages(chat.session_id, [*chat.messages, told])
+
+    def extend(self, n, time):
+        self.say(n, time)
+        chat = self.catalog.get_session(self.session(n))
+        *before, last = chat.messages
+        added = {"_ts": 500.0 * time} if time % 2 else {f"k{time}": 1}
+        self.catalog.save_messages(chat.session_id, [*before, {**last, **added}])
+
+    def branch(self, n, at):
+        self.catalog.branch_session(self.session(n), at=at if at % 2 else None)
+
+    def copy(self, n, _):
+        self.catalog.duplicate_session(self.session(n))
+
+    def rotate(self, n, other):
+        self.catalog.rotate_session(self.session(n), f"other_{other}")
+
+    def clear(self, n, _):
+        self.catalog.clear_session(self.session(n))
+
+    def truncate(self, n, keep):
+        self.catalog.truncate_session(self.session(n), keep)
+
+    def shorten(self, n, _):
+        self.catalog.compress_session(self.session(n), [{"role": "user", "content": "so far", "timestamp": 4000}])
+
+    def child(self, n, other):
+        self.catalog.set_attributes(self.session(n), parent_session_id=self.session(other))
+
+    def orphan(self, n, other):
+        self.catalog.set_attributes(self.session(n), parent_session_id=f"other_{other}" if other % 2 else None)
+
+    def leave(self, n, _):
+        self.store.end_session(self.session(n), "cli_close")
+
+    def decide(self, n, other):
+        self.catalog.set_attributes(self.session(n), model=f"m{other}", source_tag="cron" if other == 7 else "cli")
+
+    def place(self, n, other):
+        self.catalog.pin_session(self.session(n), bool(other % 2))
+        self.catalog.archive_session(self.session(n), bool(other % 3))
+
+    def delete(self, n, other):
+        if other < 3:
+            self.catalog.delete_session(self.session(n))
+
+    def start(self, n, other):
+        self.catalog.start_turn(self.session(n), f"s{other}", "words" if other % 2 else None)
+
+    def working(self, n, other):
+        """A session with an open turn."""
+        if self.catalog.get_session(self.session(n)).active_stream_id is None:
+            self.start(n, other)
+        return self.catalog.get_session(self.session(n))
+
+    def done(self, n, other):
+        chat = self.working(n, other)
+        told = [*chat.messages, {"role": "assistant", "content": "done", "timestamp": 100 * other}]
+        self.catalog.finish_turn(chat.session_id, chat.active_stream_id, told, input_tokens=other)
+
+    def fail(self, n, other):
+        chat = self.working(n, other)
+        self.catalog.fail_turn(chat.session_id, chat.active_stream_id, "it broke")
+
+    def repair(self, _n, _):
+        self.catalog.repair_stale_turns(grace_seconds=0)
+
+    def sweep(self, n, _):
+        self.catalog.sweep_drafts(n)
+
     def follow(self, runner, steps):
         for _ in range(steps):
             self.runners[runner].step()
@@ -154,7 +239,7 @@ class History:
         while self.runners[0].step():
             pass
         found = verify_views(self.store.log, self.tables[0], self.kinds(), lambda: SQLiteTables(":memory:"))
-        assert found.positions == dict.fromkeys(("search", "usage"), self.store.log.last_position)
+        assert found.positions == dict.fromkeys(("search", "usage", "catalogue"), self.store.log.last_position)
         return found.difference
 
     def close(self):
@@ -178,3 +263,23 @@ def test_every_view_is_the_fold_of_the_log_whatever_was_commanded(small_batches,
             history.tell(*command)
         assert history.difference() is None
         assert history.store.verify().ok
+
+
+@settings(max_examples=30 * SOAK, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@given(told=st.lists(commands, min_size=40, max_size=80))
+def test_every_row_of_the_list_is_what_its_session_says_whatever_was_commanded(small_batches, told):
+    """W5, W6, W11, W12: but for the chains, whose title and start are those of their heads."""
+    with memory_folder() as folder, contextlib.closing(History(folder)) as history:
+        for command in told:
+            history.tell(*command)
+        rows = history.catalog.all_sessions(include_hidden=True)
+        listed = {each for row in rows for each in (row["session_id"], row.get("_lineage_root_id"))}
+        for row in rows:
+            own = history.catalog.get_session(row["session_id"], metadata_only=True).compact()
+            differs = {name for name in own if row.get(name) != own[name]}
+            allowed = {"session_source", "source_label", "parent_session_id", "profile"}
+            assert differs <= (allowed | {"title", "created_at"} if "_lineage_tip_id" in row else allowed)
+        assert len(rows) == len({row["session_id"] for row in rows})
+        chains = [row for row in rows if "_lineage_tip_id" in row]
+        assert all(row["_lineage_tip_id"] == row["session_id"] for row in chains)
+        assert listed

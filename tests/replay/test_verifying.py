@@ -34,7 +34,7 @@ def test_a_sound_store_is_sound_in_all_its_parts(folder: Path) -> None:
         last = log.last_position
         found = verify(log, log.head(), full=True)
     assert (found.ok, found.events, found.state_rows > 2) == (True, last, True)
-    assert set(found.views or {}) == {"search", "usage"}
+    assert set(found.views or {}) == {"search", "usage", "catalogue"}
     assert verified(folder).views is None
 
 

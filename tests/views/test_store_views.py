@@ -41,7 +41,11 @@ def test_a_store_finds_what_was_said_to_it(open_store):
     assert store.search("fox", since=datetime(2100, 1, 1, tzinfo=UTC)).items == []
     assert store.usage(["user"])[0].messages == 1
     assert store.verify_views().ok
-    assert {status.name: status.lag_events for status in store.health().views} == {"usage": 0, "search": 0}
+    assert {status.name: status.lag_events for status in store.health().views} == {
+        "usage": 0,
+        "catalogue": 0,
+        "search": 0,
+    }
     assert store.metrics()["view_search_lag_events"] == 0
 
 

@@ -138,10 +138,11 @@ def test_views_are_made_anew(own: Path) -> None:
     with EventLog(own / "sessions.db", read_only=True) as log:
         last = log.last_position
     dry = run("views", "rebuild", "--dry-run", "-o", "json", store=own)
-    assert (dry.code, len(dry.items)) == (0, 2), dry.err
+    assert (dry.code, len(dry.items)) == (0, 3), dry.err
     done = run("views", "rebuild", "--yes", "-o", "json", store=own)
     assert done.code == 0, done.err
-    assert {each["name"]: each["building_position"] for each in done.items} == {"usage": None, "search": None}
+    assert {each["name"] for each in done.items} == {"usage", "search", "catalogue"}
+    assert {each["building_position"] for each in done.items} == {None}
     assert all(each["position"] >= last for each in done.items)
     assert run("views", "verify", store=own).code == 0
     assert run("views", "rebuild", "nonsense", "--yes", store=own).code == 2

@@ -1,4 +1,4 @@
-"""The row of a chat in a list: last activity, title, scheduled or not (W6, W11, W18)."""
+"""The row of a chat in a list: last activity and title (W6, W18)."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from engine.domain.chat_rows import is_cron_session, last_message_time, title_from, usable_time
+from engine.domain.chat_rows import last_message_time, title_from, usable_time
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -83,12 +83,3 @@ def test_any_messages_have_a_title(messages: list[Any]) -> None:
     title = title_from(messages)
     assert 0 < len(title) <= 64
     assert title == title.strip() or len(title) == 64
-
-
-@pytest.mark.parametrize(
-    ("session_id", "source_tag", "cron"),
-    [("cron_daily_1", None, True), ("abc", "cron", True), ("abc", "cli", False), (None, None, False), (7, 7, False)],
-)
-def test_sessions_of_scheduled_jobs_are_told_by_source_or_id(session_id: Any, source_tag: Any, cron: bool) -> None:
-    """W11, W19: None is nothing of the kind."""
-    assert is_cron_session(session_id, source_tag) is cron

@@ -44,5 +44,5 @@ def test_a_source_is_a_kind_and_a_label(raw, expected):
     ],
 )
 def test_a_timers_session_is_known_by_its_source_or_its_id(session_id, source_tag, expected):
-    """W19: nothing is an error."""
+    """W11, W19: nothing is an error."""
     assert is_cron_session(session_id, source_tag) is expected
