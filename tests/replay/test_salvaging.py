@@ -1,5 +1,6 @@
 """All that can be read of a damaged log, in a store of its own (R19)."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,11 +9,16 @@ import pytest
 
 from engine import SessionStore, acting
 from engine.domain.events import EventLost, LogSalvaged
-from engine.log.errors import CorruptLogError, StorageError
+from engine.log.errors import CorruptLogError, LogError, StorageError
+from engine.log.rows import STORED
+from engine.verification import verify_store
 from replay import Damage, open_log, open_reader, salvage
 from replay.salvaging import Salvage
+from tests.chance import SEED, SOAK
 from tests.gateway.support import FakeClock, said, say, source
 from tests.replay.tables import contents, folded
+
+_POSITION, _TOPIC = STORED.index("position"), STORED.index("topic")
 
 
 @pytest.fixture
@@ -151,6 +157,42 @@ def test_a_file_that_was_cut_off_is_salvaged_as_far_as_it_goes(
     kept = [text[:3] for text in words(tmp_path / "new", "1")]
     assert kept == [f"{number:03}" for number in range(len(kept))]
     assert len(kept) > 40
+
+
+@pytest.mark.parametrize("run", range(40 * SOAK))
+def test_whatever_is_damaged_nothing_is_made_up(talked: SessionStore, tmp_path: Path, run: int) -> None:
+    """R19: bytes of the file change at random; what was taken over and could be checked is what was recorded."""
+    chance = random.Random(f"{SEED} {run}")
+    file = Path(talked.log.path)
+    with open_log(file) as log:
+        recorded = {row[_POSITION]: row for row in log.reader.stored_at(range(1, log.last_position + 1))}
+    whole = bytearray(file.read_bytes())
+    for _ in range(chance.choice([1, 3, 10])):
+        at, length = chance.randrange(len(whole)), chance.choice([1, 8, 300, 4096])
+        whole[at : at + length] = chance.randbytes(min(length, len(whole) - at))
+    file.write_bytes(whole[: chance.choice([len(whole), len(whole), chance.randrange(len(whole))])])
+    try:
+        log = open_log(file, damaged=True)
+    except LogError:
+        return  # the header of the file itself
+    with log:
+        try:
+            found = salvage(log, tmp_path / "new")
+        except LogError:  # not even the tables can be found
+            assert not (tmp_path / "new").exists()
+            return
+    with open_log(tmp_path / "new") as new:
+        assert verify_store(new, None, None).ok
+        there = new.reader.stored_at(range(1, found.events + found.lost + 1))
+    kept = [row for row in there if row[_TOPIC] != EventLost.TOPIC]
+    assert len(kept) == found.events
+    same = sum(_told(row) == _told(recorded.get(row[_POSITION])) for row in kept)
+    assert len(kept) - same <= found.unchecked
+
+
+def _told(row: tuple[object, ...] | None) -> tuple[object, ...] | None:
+    """Return a row without the version, which follows what is there, and the id, which may have been of its hash."""
+    return row and tuple(value for name, value in zip(STORED, row, strict=True) if name not in ("version", "event_id"))
 
 
 def test_many_lost_events_are_told_as_runs(talked: SessionStore, tmp_path: Path) -> None:
