@@ -1,12 +1,12 @@
 """The clock of a store that is given none: the machine's local time."""
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from engine.domain.times import shown
 
 
 class Instant:
@@ -25,7 +25,7 @@ class Instant:
     def shown(self) -> datetime:
         """Return the moment as its clock shows it: the machine's clock, if no other has shown it."""
         if self._shown is None:
-            self._shown = (_EPOCH + timedelta(microseconds=self.time)).astimezone(local_zone())
+            self._shown = shown(self.time, local_zone())
         return self._shown
 
 

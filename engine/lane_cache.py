@@ -8,7 +8,7 @@ import msgspec
 
 from engine.domain import events as e
 from engine.domain.entry import SessionEntry
-from engine.domain.lane import Lane
+from engine.domain.lane import Lane, touched
 from engine.domain.registry import Event
 from engine.domain.streams import LOG, SESSION, lane_stream
 from engine.log.envelope import Envelope
@@ -105,10 +105,10 @@ class LaneCache:
     def touch(self, kept: Kept, at: int) -> None:
         """Move a lane's idle clock in memory; the touch itself is written behind."""
         key = kept.lane.key
-        touched = Kept(msgspec.structs.replace(kept.lane, updated_at=at), kept.entry)
+        moved = Kept(touched(kept.lane, at), kept.entry)
         with self._lock:
             if self._entries.get(key) is kept:
-                self._entries[key] = touched
+                self._entries[key] = moved
 
     def committed(self, before: int, after: int, events: Iterable[Envelope]) -> None:
         """Take note of a commit of this process, so that the next answer need not read what it changed.
@@ -172,8 +172,8 @@ class LaneCache:
         if session is None or session.end_reason is not None:
             return None
         touch = self._touches.get(key)
-        if touch is not None and touch.at > lane.updated_at:
-            lane = msgspec.structs.replace(lane, updated_at=touch.at)
+        if touch is not None:
+            lane = touched(lane, touch.at)
         entry = entry_of(lane, self._zone())
         # What is to be judged is small; the rest is in the entry.
         slim = msgspec.structs.replace(lane, origin=None, display_name=None, model_override=None)

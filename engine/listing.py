@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from heapq import merge
 
-import msgspec
-
 from engine.domain.entry import SessionEntry
-from engine.domain.lane import Lane
+from engine.domain.lane import Lane, moves, touched as lane_touched
 from engine.domain.streams import LANE
 from engine.domain.times import microseconds
 from engine.log.protocol import Queries, Snapshot
@@ -20,9 +18,7 @@ _PAGE = 500
 def touched(lane: Lane, pending: Mapping[str, Touch]) -> Lane:
     """Return the lane with its pending touch."""
     touch = pending.get(lane.key)
-    if touch is None or touch.at <= lane.updated_at:
-        return lane
-    return msgspec.structs.replace(lane, updated_at=touch.at)
+    return lane if touch is None else lane_touched(lane, touch.at)
 
 
 def place_of(entry: SessionEntry) -> Place:
@@ -66,7 +62,7 @@ def _there(reads: Queries, pending: Mapping[str, Touch], since: int, after: Plac
     while page and (found := lanes_after(reads, after, since, page)):
         for lane in found:
             touch = pending.get(lane.key)
-            if touch is None or touch.at < lane.updated_at:
+            if touch is None or not _stands_at(touch.at, lane):
                 yield lane
         after = Place(found[-1].updated_at, found[-1].key)
 
@@ -77,8 +73,13 @@ def _moved(reads: Queries, pending: Mapping[str, Touch], since: int, after: Plac
     for at, key in sorted((-touch.at, key) for key, touch in pending.items() if touch.at >= since):
         if first is None or (at, key) > first:
             lane = find_usable_lane(reads, key)
-            if lane is not None and lane.updated_at <= -at:
+            if lane is not None and _stands_at(-at, lane):
                 yield touched(lane, pending)
+
+
+def _stands_at(at: int, lane: Lane) -> bool:
+    """Return True if a lane stands at its pending touch, and not where the tables have it."""
+    return at == lane.updated_at or moves(lane.updated_at, at)
 
 
 def newest_entries_first(entries: list[SessionEntry]) -> list[SessionEntry]:

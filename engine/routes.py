@@ -10,6 +10,7 @@ from engine.commands.routing import Arrival, Seen, colliding_name, get_or_create
 from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
 from engine.domain.keys import LaneName, lane_profile, name_lane
+from engine.domain.lane import moves
 from engine.domain.sources import SessionSource
 from engine.domain.times import fixed, microseconds, moment
 from engine.domain.verdict import KEEP, judge
@@ -94,7 +95,7 @@ class Routes:
             return None
         at, moved_to = lane.updated_at, microseconds(now)
         if touch:
-            at = max(moved_to, at)
+            at = moved_to if moves(at, moved_to) else at
             self._cache.touch(kept, at)
             self._touches.add(lane.key, Touch(at))
         entry = kept.entry.snapshot()

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from engine.domain.lane import moves
 from engine.log.mutex import Flag, Mutex, check_outside
 from engine.work import Touch
 
@@ -36,7 +37,7 @@ class Touches:
     def add(self, key: str, touch: Touch) -> None:
         """Remember a touch; a later one of the same lane takes its place."""
         known = self._pending.get(key)
-        if known is None or known.at <= touch.at:
+        if known is None or known.at == touch.at or moves(known.at, touch.at):
             self._pending[key] = touch
         if not self._work.is_set():
             self._work.set()

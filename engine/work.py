@@ -16,12 +16,13 @@ from engine.domain.config import StoreSettings
 from engine.domain.entry import SessionEntry
 from engine.domain.events import DecisionInputs, LaneTouched, StoreOpened
 from engine.domain.keys import new_session_id
-from engine.domain.lane import Lane
+from engine.domain.lane import AHEAD, Lane, idle_since, moves
 from engine.domain.project import Project
 from engine.domain.registry import Event
 from engine.domain.session import Session
 from engine.domain.sources import SessionSource
 from engine.domain.streams import LOG, lane_stream, project_stream, session_stream
+from engine.domain.times import shown
 from engine.domain.turn import TurnState
 from engine.errors import TurnLostError, UnknownProjectError, UnknownSessionError
 from engine.log.envelope import NEXT_VERSION, Envelope
@@ -161,7 +162,7 @@ class Work:
         lane = self.fold.lane(key)
         if lane is not None and key in self._touches and key not in self.touched:
             touch = self.touched[key] = self._touches[key]
-            if touch.at > lane.updated_at:
+            if moves(lane.updated_at, touch.at):
                 lane = self.on_lane(lane, LaneTouched(at=touch.at, held=touch.held, saw=touch.saw))
         return lane
 
@@ -263,7 +264,17 @@ class Work:
         """Let an event happen to a lane; return the lane after it."""
         version = lane.version + 1
         position = self._add(lane_stream(lane.lane_id), version, event, reason)
-        return self.fold.on_lane(lane, event, self.time, version, position)
+        after = self.fold.on_lane(lane, event, self.time, version, position)
+        if lane.updated_at > self.time + AHEAD >= after.updated_at:
+            self._note_clock(lane)
+        return after
+
+    def _note_clock(self, lane: Lane) -> None:
+        """Tell the host's log, once, that a lane was used at a time that is still to come."""
+        ahead = (lane.updated_at - self.time) / 1e6
+        counted = shown(idle_since(lane, self.time), self.now.tzinfo)
+        text = "lane %r was last used %.0f s after now: a clock was wrong then, or is now; it counts as used at %s"
+        self.note(logging.WARNING, text, lane.key, ahead, counted)
 
     def on_session(self, session: Session, event: Event, reason: str | None = None) -> Session:
         """Let an event happen to a session; return its head after it."""

@@ -9,7 +9,7 @@ import msgspec
 
 from engine.domain import events as e
 from engine.domain.encoding import Content, Erased, decode
-from engine.domain.lane import Lane, evolve
+from engine.domain.lane import AHEAD, Lane, evolve, moves, touched
 from engine.domain.policy import DEFAULT_FRESHNESS_SECONDS, daily_boundary
 from engine.domain.streams import LANE, LOG
 from engine.domain.times import microseconds
@@ -55,13 +55,9 @@ class Pair:
 
     def touch(self, at: int) -> None:
         """Move the idle clocks."""
-        same, before = self.other is self.recorded, self.recorded
-        if at > before.updated_at:
-            self.recorded = _replace(before, updated_at=at)
-        if same:
-            self.other = self.recorded
-        elif at > self.other.updated_at:
-            self.other = _replace(self.other, updated_at=at)
+        same = self.other is self.recorded
+        self.recorded = touched(self.recorded, at)
+        self.other = self.recorded if same else touched(self.other, at)
 
     def goes_on(self, settings: Settings | None, at: int) -> bool:
         """Return True if no clock can have reset the lane: told by numbers, as most messages follow soon on another."""
@@ -69,7 +65,8 @@ class Pair:
         return (
             self.settings is settings
             and not (lane.suspended or lane.resume_pending)
-            and at - lane.updated_at <= self.idle
+            and not lane.ahead_at
+            and -AHEAD <= at - lane.updated_at <= self.idle
             and (day is None or day.first <= lane.updated_at <= at < day.end)
         )
 
@@ -139,7 +136,7 @@ class Judge:
     def _touched(self, pair: Pair, event: e.LaneTouched, position: int) -> None:
         at, lane = event.at, pair.recorded
         other = KEEP
-        if at > lane.updated_at and lane.session_id is not None:
+        if moves(lane.updated_at, at) and lane.session_id is not None:
             if event.held is None and pair.known and pair.goes_on(self._in_force, at):
                 self.messages += 1
             else:
@@ -155,7 +152,7 @@ class Judge:
         before = pair.other
         pair.both(event, time)
         if other.reason is None:
-            pair.other = _replace(before, updated_at=max(before.updated_at, time))
+            pair.other = touched(before, time)
 
     def _was_released(self, pair: Pair, event: e.LaneReleased, position: int, time: int) -> None:
         other = self._judge(pair, position, time, KEEP)
@@ -184,7 +181,7 @@ class Judge:
         if saw is not None and pair.recorded.resume_pending:
             self._freshness_recorded = True
             self._freshness = math.inf if saw.freshness_seconds is None else saw.freshness_seconds
-        rules, tried = self._rules(pair, saw)
+        rules, tried = self._rules(pair, saw, at)
         self.unrecorded += rules is None
         pair.resets += recorded.reason is not None
         if _same_question(pair, rules, tried):
@@ -201,7 +198,7 @@ class Judge:
         held = recorded.held is not None
         return judge(pair.other, tried, self._now(recorded.saw, at), self._freshness, lambda: held)
 
-    def _rules(self, pair: Pair, saw: e.DecisionInputs | None) -> tuple[Rules | None, Rules]:
+    def _rules(self, pair: Pair, saw: e.DecisionInputs | None, at: int) -> tuple[Rules | None, Rules]:
         """Return the policy a message was judged by, which its decision saw or else was in force, and the other one."""
         settings = self._in_force
         if pair.settings is not settings:
@@ -210,7 +207,7 @@ class Judge:
             pair.idle = tried.idle_minutes * _MINUTE if tried.mode in ("idle", "both") else math.inf
             pair.day = self._day(_zone(settings), tried.at_hour) if tried.mode in ("daily", "both") else None
         if pair.day is not None:
-            pair.day.move_to(pair.other.updated_at)
+            pair.day.move_to(min(pair.other.updated_at, at))  # one that is still to come would be its day for ever
         if saw is not None and saw.at_hour is not None and saw.idle_minutes is not None:
             rules = Rules(saw.mode, saw.at_hour, saw.idle_minutes)
             if rules != pair.rules:
@@ -278,4 +275,6 @@ def _slim(lane: Lane) -> Lane:
         suspended=lane.suspended,
         resume_pending=lane.resume_pending,
         last_resume_marked_at=lane.last_resume_marked_at,
+        ahead_at=lane.ahead_at,
+        before_leap=lane.before_leap,
     )

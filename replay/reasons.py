@@ -9,11 +9,11 @@ import msgspec
 from engine.clock import local_now
 from engine.domain import events as e
 from engine.domain.encoding import Content, Erased, decode
-from engine.domain.lane import Lane
+from engine.domain.lane import Lane, idle_since
 from engine.domain.policy import DEFAULT_FRESHNESS_SECONDS, daily_boundary
 from engine.domain.streams import LOG, lane_stream, session_stream
 from engine.domain.times import microseconds, moment
-from engine.domain.verdict import judge
+from engine.domain.verdict import judge, pending_seconds
 from engine.log.protocol import Log, Queries
 from replay.moments import Moment, time_at
 from replay.scope import TOLD_BY_THE_LANE, Scope, Step, decisive, lane_steps, scope_of, sessions_in
@@ -121,7 +121,7 @@ def _of_lane(steps: list[Step], history: History, session_id: str | None) -> Ite
         if isinstance(event, _ROUTINE):
             continue
         if isinstance(event, e.LaneTouched) and event.held is None:
-            idle = (event.at - step.before.updated_at) / 1e6
+            idle = (event.at - idle_since(step.before, event.at)) / 1e6
             if idle < _SILENCE and not step.before.resume_pending:
                 continue
             rules = history.rules(step.before, step.position)
@@ -140,7 +140,7 @@ def _kept(lane: Lane, rules: Rules | None, now: datetime, freshness: float) -> s
         return "went on; the policy it was judged by was not recorded"
     if rules.mode == "none":
         return "not reset: the policy is none, so nothing but a suspension resets it"
-    idle = (microseconds(now) - lane.updated_at) / 1e6
+    idle = (microseconds(now) - idle_since(lane, microseconds(now))) / 1e6
     verdict = judge(lane, rules, now, freshness, bool)
     seen = ", ".join(_seen(lane, rules, now, idle, freshness))
     if verdict.reason is not None:
@@ -152,11 +152,11 @@ def _seen(lane: Lane, rules: Rules, now: datetime, idle: float, freshness: float
     yield f"idle {span(idle)}" + (f", limit {span(rules.idle_minutes * 60)}" if rules.mode != "daily" else "")
     if rules.mode != "idle":
         boundary = daily_boundary(now, rules.at_hour)
-        passed = microseconds(boundary) > lane.updated_at
+        passed = microseconds(boundary) > idle_since(lane, microseconds(now))
         used = "before" if passed else "after"
         yield f"last used {used} the day's boundary of {boundary:%Y-%m-%d %H:%M}"
     if lane.resume_pending:
-        pending = (microseconds(now) - (lane.last_resume_marked_at or lane.updated_at)) / 1e6
+        pending = pending_seconds(lane, microseconds(now))
         limit = f"limit {span(freshness)}" if freshness > 0 else "no limit"
         yield f"waiting {span(pending)} to be resumed ({lane.resume_reason}), {limit}"
 

@@ -13,10 +13,10 @@ from engine.domain import events as e
 from engine.domain.encoding import Content, decode
 from engine.domain.lane import Lane
 from engine.domain.streams import LOG
+from engine.domain.times import shown
 from engine.log.protocol import Queries
 from replay.words import rules
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MODES = ("none", "idle", "daily", "both")
 _OFFSET = re.compile(r"(?:UTC)?(-1 day, |[+-])?([0-9]{1,2}):([0-9]{2})(?::[0-9]{2})?")
 _OTHERS = (e.EventQuarantined.TOPIC, e.ImportFinished.TOPIC, e.ContentErased.TOPIC)
@@ -118,7 +118,7 @@ def _differences(before: Settings, after: Settings, place: Place | None) -> Iter
 
 def clock_time(time: int, zone: tzinfo) -> datetime:
     """Return a time of the log as the store's clock gave it: in a zone that knows when its clocks change."""
-    return (_EPOCH + timedelta(microseconds=time)).astimezone(zone)
+    return shown(time, zone)
 
 
 class Collector:

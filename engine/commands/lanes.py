@@ -12,7 +12,7 @@ from engine.commands.routing import claim, create_session, end
 from engine.domain import events as e
 from engine.domain.entry import SessionEntry
 from engine.domain.keys import check_session_id, check_session_key
-from engine.domain.lane import Lane
+from engine.domain.lane import AHEAD, Lane, idle_since
 from engine.domain.policy import reset_reason
 from engine.domain.times import moment
 from engine.domain.verdict import recently_active
@@ -190,7 +190,7 @@ def _expiry_of(work: Work, lane: Lane) -> str:
     policy = work.context.config.get_reset_policy(entry.platform, entry.chat_type)
     if lane.suspended:
         return "suspended"
-    return reset_reason(policy, moment(lane.updated_at, work.now.tzinfo), work.now) or _EXPIRED
+    return reset_reason(policy, moment(idle_since(lane, work.time), work.now.tzinfo), work.now) or _EXPIRED
 
 
 def prune_old_entries(max_age_days: float | None) -> Sweep:
@@ -199,18 +199,21 @@ def prune_old_entries(max_age_days: float | None) -> Sweep:
 
 
 def _untouched(days: float, reads: Queries, now: int) -> list[str]:
-    return [] if days <= 0 else keys_before(reads, now - int(days * 86_400e6))
+    return [] if days <= 0 else keys_before(reads, now - int(days * 86_400e6), now + AHEAD)
 
 
 def _prune(days: float, work: Work, keys: list[str], now: int) -> int:
     """Forget those of some lanes that were untouched for so long; their sessions and transcripts stay (G41)."""
     limit = now - int(days * 86_400e6)
-    found = map(work.readable_lane, keys)
-    old = [lane for lane in found if lane is not None and lane.updated_at < limit and not lane.suspended]
+    found = [lane for lane in map(work.readable_lane, keys) if lane is not None]
+    for lane in found:
+        if lane.updated_at > now + AHEAD and idle_since(lane, now) == now:
+            work.on_lane(lane, e.LaneTouched(at=now), "it was used at a time that is still to come: that counts as now")
+    old = [lane for lane in found if idle_since(lane, now) < limit and not lane.suspended]
     busy = work.all_busy([lane.key for lane in old])
     idle = [lane for lane in old if not busy[lane.key]]
     for lane in idle:
-        untouched = (now - lane.updated_at) / 86_400e6
+        untouched = (now - idle_since(lane, now)) / 86_400e6
         event = e.LanePruned(session_id=lane.session_id or "", untouched_days=round(untouched, 3))
         work.on_lane(lane, event, f"untouched for more than {days:g} days")
         work.note(

@@ -49,6 +49,54 @@ class Lane(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     resume_reason: str | None = None
     last_resume_marked_at: int | None = None
     model_override: dict[str, str] | None = None
+    ahead_at: int = 0
+    """When it was used before, by a clock that has gone back since: far ahead of `updated_at`, or 0."""
+    before_leap: int = 0
+    """When it was used before the idle clock last leapt, or 0: what is known of a time that is still to come."""
+
+
+AHEAD = 3_600_000_000
+"""So far ahead of another a time may be, in microseconds, without a clock being wrong."""
+_LEAP = 30 * 86_400_000_000
+
+
+def moves(updated_at: int, at: int) -> bool:
+    """Return True if a use at a time moves an idle clock: forwards, or back where one of the two clocks was wrong."""
+    return at > updated_at or updated_at - at > AHEAD
+
+
+def touched(lane: Lane, at: int) -> Lane:
+    """Return the lane after it was used at a time, as the log says it.
+
+    The idle clock does not go back a little, as clocks of processes differ. It does go back from a time so far ahead
+    that a clock was wrong; which one is told by the time it is asked at (`idle_since`).
+    """
+    if 0 <= at - lane.updated_at <= _LEAP and not lane.ahead_at:
+        return _replace(lane, updated_at=at)
+    updated_at, ahead_at, before_leap = _moved(lane.updated_at, lane.ahead_at, lane.before_leap, at)
+    return _replace(lane, updated_at=updated_at, ahead_at=ahead_at, before_leap=before_leap)
+
+
+def _moved(updated_at: int, ahead_at: int, before_leap: int, at: int) -> tuple[int, int, int]:
+    if not moves(updated_at, at):
+        return updated_at, ahead_at, before_leap
+    if at < updated_at:
+        return at, max(ahead_at, updated_at), 0
+    return at, ahead_at if ahead_at > at else 0, updated_at if at - updated_at > _LEAP else before_leap
+
+
+def idle_since(lane: Lane, now: int) -> int:
+    """Return when the lane was last used, as far as it can be true now.
+
+    A time beyond now, and a tolerance, counts as the last one that is known from before the clock was wrong, or else as
+    now. The event keeps what the clock said.
+    """
+    latest = now + AHEAD
+    if lane.ahead_at and lane.ahead_at <= latest:
+        return lane.ahead_at
+    if lane.updated_at <= latest:
+        return lane.updated_at
+    return lane.before_leap if 0 < lane.before_leap <= latest else now
 
 
 def _routed(lane: Lane, event: e.LaneRouted, time: int) -> Lane:
@@ -89,8 +137,7 @@ def _fresh(
 def _usage(lane: Lane, event: e.UsageRecorded, time: int) -> Lane:
     prompt = event.last_prompt_tokens
     return _replace(
-        lane,
-        updated_at=max(lane.updated_at, time),
+        touched(lane, time),
         last_prompt_tokens=lane.last_prompt_tokens if prompt is None else prompt,
         input_tokens=lane.input_tokens + event.input_tokens,
         output_tokens=lane.output_tokens + event.output_tokens,
@@ -134,7 +181,7 @@ _EVOLVE: dict[type, _Step] = {
     e.LaneSuspended: lambda lane, _, __: _replace(lane, suspended=True),
     e.ResumeMarked: _marked,
     e.ResumeCleared: _unmarked,
-    e.LaneTouched: lambda lane, event, _: _replace(lane, updated_at=max(lane.updated_at, event.at)),
+    e.LaneTouched: lambda lane, event, _: touched(lane, event.at),
     e.LaneReleased: _gone,
     e.LanePruned: _gone,
     e.ModelOverrideSet: lambda lane, event, _: _replace(lane, model_override=clean_model_override(event.override).kept),
@@ -158,15 +205,16 @@ SPENT = frozenset({e.LaneTouched, e.UsageRecorded})
 
 def spend(lane: Lane, run: Sequence[Any], times: Sequence[int], version: int) -> Lane:
     """Return the lane after a run of touches and usage, as `evolve` makes it of them one by one."""
-    updated_at, prompt, cost, known = lane.updated_at, lane.last_prompt_tokens, lane.cost_usd, lane.cost_known
+    updated_at, ahead_at, before_leap = lane.updated_at, lane.ahead_at, lane.before_leap
+    prompt, cost, known = lane.last_prompt_tokens, lane.cost_usd, lane.cost_known
     given, made, read, written = lane.input_tokens, lane.output_tokens, lane.cache_read_tokens, lane.cache_write_tokens
     for event, time in zip(run, times, strict=True):
-        if type(event) is e.LaneTouched:
-            if event.at > updated_at:
-                updated_at = event.at
+        is_touch = type(event) is e.LaneTouched
+        at = event.at if is_touch else time
+        if at != updated_at:
+            updated_at, ahead_at, before_leap = _moved(updated_at, ahead_at, before_leap, at)
+        if is_touch:
             continue
-        if time > updated_at:
-            updated_at = time
         given += event.input_tokens
         made += event.output_tokens
         read += event.cache_read_tokens
@@ -179,6 +227,8 @@ def spend(lane: Lane, run: Sequence[Any], times: Sequence[int], version: int) ->
         lane,
         version=version,
         updated_at=updated_at,
+        ahead_at=ahead_at,
+        before_leap=before_leap,
         last_prompt_tokens=prompt,
         input_tokens=given,
         output_tokens=made,

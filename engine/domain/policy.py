@@ -5,18 +5,19 @@ Nothing here reads a clock: `now` is handed in, so a decision can be replayed wi
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal, Protocol
 
 import msgspec
+
+from engine.domain.times import microseconds, shown
 
 ResetMode = Literal["none", "idle", "daily", "both"]
 ResetReason = Literal["idle", "daily"]
 
 _MODES = ("none", "idle", "daily", "both")
 _LAST_HOUR = 23
-_MICROSECOND = timedelta(microseconds=1)
 _MICROSECONDS_PER_MINUTE = 60_000_000
 _DAY = timedelta(days=1)
 
@@ -90,8 +91,7 @@ def idle_expired(updated_at: datetime, now: datetime, policy: ResetRules) -> boo
     """
     if policy.mode not in ("idle", "both"):
         return False
-    elapsed = _utc(now, "now") - _utc(updated_at, "updated_at")
-    return elapsed // _MICROSECOND > policy.idle_minutes * _MICROSECONDS_PER_MINUTE
+    return _time(now, "now") - _time(updated_at, "updated_at") > policy.idle_minutes * _MICROSECONDS_PER_MINUTE
 
 
 def daily_boundary(now: datetime, at_hour: int) -> datetime:
@@ -100,19 +100,22 @@ def daily_boundary(now: datetime, at_hour: int) -> datetime:
     An hour that DST skips counts as the moment the clocks jumped; of an hour that comes twice, the
     first counts, so that there is one boundary a day.
     """
-    now_utc = _utc(now, "now")
+    before = _time(now, "now")
     wall = now.replace(hour=at_hour, minute=0, second=0, microsecond=0, fold=0)
-    # A loop and not one step back: a zone that crossed the date line has a day missing.
-    while wall.astimezone(UTC) > now_utc:
-        wall -= _DAY
-    return wall.astimezone(UTC).astimezone(now.tzinfo)
+    try:
+        # A loop and not one step back: a zone that crossed the date line has a day missing.
+        while microseconds(wall) > before:
+            wall -= _DAY
+    except OverflowError:
+        pass  # on the first day that there is, nothing lies before its boundary
+    return shown(microseconds(wall), now.tzinfo)
 
 
 def daily_expired(updated_at: datetime, now: datetime, policy: ResetRules) -> bool:
     """Return True if the day's boundary lies between then and now; False when there is no daily rule."""
     if policy.mode not in ("daily", "both"):
         return False
-    return _utc(updated_at, "updated_at") < daily_boundary(now, policy.at_hour).astimezone(UTC)
+    return _time(updated_at, "updated_at") < microseconds(daily_boundary(now, policy.at_hour))
 
 
 def reset_reason(policy: ResetRules, updated_at: datetime, now: datetime) -> ResetReason | None:
@@ -136,10 +139,10 @@ def parse_freshness(text: str) -> float:
     return DEFAULT_FRESHNESS_SECONDS if math.isnan(seconds) else seconds
 
 
-def _utc(value: datetime, field: str) -> datetime:
+def _time(value: datetime, field: str) -> int:
     if value.utcoffset() is None:
         raise ValueError(f"{field} must be a datetime with a time zone, not {value!r}")
-    return value.astimezone(UTC)
+    return microseconds(value)
 
 
 def _is_int(value: object) -> bool:

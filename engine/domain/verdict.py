@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from engine.domain import events as e
-from engine.domain.lane import Lane
+from engine.domain.lane import AHEAD, Lane, idle_since
 from engine.domain.policy import ResetRules, reset_reason
 from engine.domain.times import microseconds, moment
 
@@ -35,7 +35,7 @@ def judge(lane: Lane, policy: ResetRules, now: datetime, freshness: float, busy:
         return Verdict("suspended", None, _inputs(lane, policy, now, freshness))
     reason: str | None = None
     if policy.mode != "none":
-        reason = reset_reason(policy, moment(lane.updated_at, UTC), now)
+        reason = reset_reason(policy, moment(idle_since(lane, microseconds(now)), UTC), now)
         if reason is None and lane.resume_pending and _stale_mark(lane, now, freshness):
             reason = "resume_pending_expired"
     if reason is None:
@@ -47,11 +47,13 @@ def judge(lane: Lane, policy: ResetRules, now: datetime, freshness: float, busy:
 
 
 def _stale_mark(lane: Lane, now: datetime, freshness: float) -> bool:
-    return freshness > 0 and _pending_seconds(lane, now) > freshness
+    return freshness > 0 and pending_seconds(lane, microseconds(now)) > freshness
 
 
-def _pending_seconds(lane: Lane, now: datetime) -> float:
-    return (microseconds(now) - (lane.last_resume_marked_at or lane.updated_at)) / 1e6
+def pending_seconds(lane: Lane, now: int) -> float:
+    """Return how long the lane has waited to be resumed; a mark far ahead of now tells nothing."""
+    marked = lane.last_resume_marked_at
+    return (now - (idle_since(lane, now) if marked is None or marked > now + AHEAD else marked)) / 1e6
 
 
 def _inputs(lane: Lane, policy: ResetRules, now: datetime, freshness: float) -> e.DecisionInputs:
@@ -60,9 +62,9 @@ def _inputs(lane: Lane, policy: ResetRules, now: datetime, freshness: float) -> 
         mode=policy.mode,
         at_hour=policy.at_hour,
         idle_minutes=policy.idle_minutes,
-        idle_seconds=(microseconds(now) - lane.updated_at) / 1e6,
+        idle_seconds=(microseconds(now) - idle_since(lane, microseconds(now))) / 1e6,
         freshness_seconds=freshness if lane.resume_pending and math.isfinite(freshness) else None,
-        pending_seconds=_pending_seconds(lane, now) if lane.resume_pending else None,
+        pending_seconds=pending_seconds(lane, microseconds(now)) if lane.resume_pending else None,
         zone_offset_minutes=int(offset.total_seconds()) // 60,
     )
 

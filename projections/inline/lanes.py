@@ -90,10 +90,10 @@ def keys_since(reads: Queries, updated_at: int) -> list[str]:
     return [_original(key) for (key,) in ask(reads, "lanes", sql, (updated_at,))]
 
 
-def keys_before(reads: Queries, updated_at: int) -> list[str]:
-    """Return the keys of lanes untouched since a time, oldest first."""
-    sql = "SELECT key FROM lanes WHERE updated_at < ? ORDER BY updated_at, key"
-    return [_original(key) for (key,) in ask(reads, "lanes", sql, (updated_at,))]
+def keys_before(reads: Queries, updated_at: int, latest: int) -> list[str]:
+    """Return the keys of lanes untouched since a time, oldest first, and of those touched after the latest one."""
+    sql = "SELECT key FROM lanes WHERE updated_at < ? OR updated_at > ? ORDER BY updated_at, key"
+    return [_original(key) for (key,) in ask(reads, "lanes", sql, (updated_at, latest))]
 
 
 class Place(NamedTuple):

@@ -12,6 +12,8 @@ Json = dict[str, Any]
 
 ACCIDENTAL = ("agent_close", "ws_orphan_reap")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HOUR = 3_600_000_000
+_HIDDEN = ("ahead_at", "before_leap")
 NEVER: Json = {"mode": "none", "at_hour": 4, "idle_minutes": 1440}
 
 
@@ -113,6 +115,7 @@ class Model:
             "resume_reason": None,
             "last_resume_marked_at": None,
             "model_override": None,
+            **dict.fromkeys(_HIDDEN, 0),
         } | fields
         return self.lanes[key]
 
@@ -121,26 +124,41 @@ class Model:
         if lane is None:
             return None
         source = lane["origin"]
-        return lane | {
+        return {name: value for name, value in lane.items() if name not in _HIDDEN} | {
             "platform": source["platform"],
             "chat_type": source.get("chat_type", "dm"),
             "total_tokens": lane["input_tokens"] + lane["output_tokens"],
         }
 
     def touch(self, lane: Json) -> None:
-        """Reading: a clock that was set back does not move an idle clock back."""
-        lane["updated_at"] = max(lane["updated_at"], self.now)
+        self.touch_at(lane, self.now)
+
+    def touch_at(self, lane: Json, now: int) -> None:
+        """Reading: a clock that was set back does not move an idle clock back, but for more than an hour."""
+        used = lane["updated_at"]
+        if now > used:
+            lane["before_leap"] = used if now - used > 30 * 24 * HOUR else lane["before_leap"]
+            lane["ahead_at"] = lane["ahead_at"] if lane["ahead_at"] > now else 0
+            lane["updated_at"] = now
+        elif used - now > HOUR:
+            lane.update(updated_at=now, ahead_at=max(lane["ahead_at"], used), before_leap=0)
+
+    def used(self, lane: Json, now: int | None = None) -> int:
+        """Reading: of the times a lane was used at, the one that can be true now; else now."""
+        now = self.now if now is None else now
+        known = [lane["ahead_at"], lane["updated_at"], lane["before_leap"]]
+        return next((at for at in known if at and at <= now + HOUR), now)
 
     def due(self, lane: Json, policy: Json) -> str | None:
         """G29, with the wall clock of the store's zone."""
         now = self.clock()
-        if policy["mode"] in ("idle", "both") and self.now - lane["updated_at"] > policy["idle_minutes"] * 60_000_000:
+        if policy["mode"] in ("idle", "both") and self.now - self.used(lane) > policy["idle_minutes"] * 60_000_000:
             return "idle"
         if policy["mode"] in ("daily", "both"):
             boundary = now.replace(hour=policy["at_hour"], minute=0, second=0, microsecond=0, fold=0)
             if now.hour < policy["at_hour"]:
                 boundary -= timedelta(days=1)
-            if lane["updated_at"] < micros(boundary):
+            if self.used(lane) < micros(boundary):
                 return "daily"
         return None
 
@@ -151,7 +169,8 @@ class Model:
         policy = self.policy(source)
         reason = self.due(lane, policy)
         if reason is None and lane["resume_pending"] and policy["mode"] != "none" and self.window > 0:
-            pending = self.now - (lane["last_resume_marked_at"] or lane["updated_at"])
+            marked = lane["last_resume_marked_at"]
+            pending = self.now - (marked if marked and marked <= self.now + HOUR else self.used(lane))
             reason = "resume_pending_expired" if pending > self.window * 1e6 else None
         return None if lane["session_key"] in self.busy else reason
 
@@ -314,8 +333,15 @@ class Model:
     def prune_old_entries(self, days: float | None = None) -> int:
         if days is None or days <= 0:
             return 0
-        limit = self.now - int(days * 86_400e6)
-        return self.prune([key for key, lane in self.lanes.items() if lane["updated_at"] < limit])
+        return self.prune(self.unused(days, self.lanes, self.now))
+
+    def unused(self, days: float, keys: Iterable[str], now: int) -> list[str]:
+        """Reading: a lane of which only a time to come is known counts as used now, from now on."""
+        lanes = [(key, self.lanes[key]) for key in keys if key in self.lanes]
+        for _, lane in lanes:
+            if lane["updated_at"] > now + HOUR and self.used(lane, now) == now:
+                self.touch_at(lane, now)
+        return [key for key, lane in lanes if self.used(lane, now) < now - int(days * 86_400e6)]
 
     def prune(self, keys: Iterable[str]) -> int:
         """Reading: a lane that begins anew under a pruned one's name is another one, and not the lane of its turns."""

@@ -1,5 +1,6 @@
 """All commands of a store in random order, from two stores of this process and one of another, against the model."""
 
+import json
 import logging
 import shutil
 import tempfile
@@ -165,9 +166,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.open(type(worker), worker.per_user)
         self.keep_a_reader()
         for key, times in self.unwritten.items():
-            ((found,),) = self.log.query("SELECT updated_at FROM lanes WHERE key = ?", (key,))
+            ((found, state),) = self.log.query("SELECT updated_at, state FROM lanes WHERE key = ?", (key,))
             assert found in {*times, self.model.lanes[key]["updated_at"]}
-            self.model.lanes[key]["updated_at"] = found
+            kept = json.loads(state)
+            self.model.lanes[key] |= {name: kept.get(name, 0) for name in ("updated_at", "ahead_at", "before_leap")}
         self.written()
 
     def keep_a_reader(self):

@@ -77,7 +77,7 @@ class Rules(Model):
         self.changes += 1
         for key, touch in decided.touched.items():
             if key in self.lanes:
-                self.lanes[key]["updated_at"] = max(self.lanes[key]["updated_at"], touch.at)
+                self.touch_at(self.lanes[key], touch.at)
         try:
             expected = seen(_RULES[decided.name](self, decided))
             refused = None
@@ -213,8 +213,7 @@ def _rewind(rules: Rules, decided: Decided) -> Json | None:
 
 def _prune(rules: Rules, decided: Decided) -> int:
     days, keys, now = decided.arguments
-    limit = now - int(days * 86_400e6)
-    return rules.prune([key for key in keys if key in rules.lanes and rules.lanes[key]["updated_at"] < limit])
+    return rules.prune(rules.unused(days, keys, now))
 
 
 def _mark_recent(rules: Rules, decided: Decided) -> int:
