@@ -19,7 +19,7 @@ from engine.domain.keys import check_session_id, check_session_key
 from engine.domain.lane import AHEAD, Lane, idle_since
 from engine.domain.policy import ResetRules, reset_reason
 from engine.domain.session import Session
-from engine.domain.times import microseconds, moment
+from engine.domain.times import FIRST, LAST, microseconds, moment
 from engine.domain.transcript import Row, messages_of, objects_of
 from engine.errors import UnknownSessionError
 from engine.following import Changes, Follower
@@ -33,7 +33,7 @@ from engine.views import ViewAnswers
 from engine.work import Touch
 from projections.inline import quarantine
 from projections.inline.fragments import ids_like, keys_like
-from projections.inline.lanes import entries_of, entry_of, find_lane, lanes_on, sessions_of
+from projections.inline.lanes import Place, entries_of, entry_of, find_lane, lanes_on, sessions_of
 from projections.inline.message_ids import has_message
 from projections.inline.projection import check_current
 from projections.inline.sessions import count_sessions, family_of, find_session, find_tip
@@ -45,6 +45,7 @@ from projections.views.find import Hits, Order
 FILE_NAME = "sessions.db"
 DEFAULT_TRANSCRIPT_BYTES = 64 * 1024 * 1024
 WITHOUT_VIEWS = "this store was opened with views=False; open it with views=True to ask its views"
+_EVER = -(1 << 63)
 _NO_TOUCHES: Mapping[str, Touch] = {}
 
 
@@ -168,7 +169,7 @@ class SessionReader:
             return newest_entries_first(list(entries_of(all_lanes(self._reads, pending, since), now.tzinfo)))
         if limit is not None:
             check_size("limit", limit)
-        place = None if after is None else place_of(checked_entry("after", after))
+        place = None if after is None else self._place(checked_entry("after", after))
         lanes = lanes_from(self._reads, pending, since, place, limit)
         return list(islice(entries_of(lanes, now.tzinfo), limit))
 
@@ -394,6 +395,12 @@ class SessionReader:
         checked_entry("entry", entry)
         return self._config.get_reset_policy(entry.platform, entry.chat_type)
 
+    def _place(self, entry: SessionEntry) -> Place:
+        """Return where a lane stands in the list; one with a time that cannot be shown stands at that."""
+        place = place_of(entry)
+        lane = None if FIRST < place.updated_at < LAST else self._lane(entry.session_key)
+        return place if lane is None else Place(touched(lane, self._pending).updated_at, lane.key)
+
     def _lane(self, session_key: str) -> Lane | None:
         return find_lane(self._reads, check_session_key(session_key)) if session_key else None
 
@@ -430,7 +437,7 @@ def info_of(session: Session, zone: tzinfo | None) -> SessionInfo:
 def _since(now: datetime, active_minutes: float | None) -> int:
     """Return the time from which on a lane counts as active."""
     if active_minutes is None:
-        return 0
+        return _EVER
     return microseconds(now) - int(checked_number("active_minutes", active_minutes, 1e9) * 60e6)
 
 

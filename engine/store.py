@@ -18,7 +18,7 @@ from engine import holders
 from engine.archiving import Archiver, ArchiveReport, RestoreReport
 from engine.chat_list import ChatList
 from engine.claims import TurnClaim
-from engine.clock import Instant, local_now
+from engine.clock import Instant, boot_time, is_of_the_machine, local_now
 from engine.command import Command
 from engine.commands import lanes, sessions, transcripts, turns
 from engine.commands.lanes import RESTART_TIMEOUT, Notices
@@ -131,7 +131,8 @@ class SessionStore(SessionReader):
             config: A GatewayConfig, or anything with its attributes and its `get_reset_policy`.
             has_active_processes_fn: Asked with a lane's key if the host works on it; such a lane is never reset,
                 expired or pruned. An exception counts as yes.
-            clock: Returns the time as an aware datetime; its zone is the one of daily resets.
+            clock: Returns the time as an aware datetime; its zone is the one of daily resets. Leases of turns do not
+                follow it where it shows the machine's time, but the time since the machine was switched on.
             actor: Who acts in the log, unless `acting` says so.
             active_profile: The profile of sources that name none, with `multiplex_profiles`; without it, recovery finds
                 its lanes too.
@@ -181,7 +182,8 @@ class SessionStore(SessionReader):
         self._heads = HeadPublisher(log, publishing) if publishing is not None else None
         self._holder = holders.take()
         asks_host = has_active_processes_fn is not None
-        context = StoreContext(settings, actor, self._holder, asks_host, active_profile, self._tables, {})
+        since_boot = boot_time if is_of_the_machine(clock, now) else None
+        context = StoreContext(settings, actor, self._holder, asks_host, active_profile, self._tables, {}, since_boot)
         self._views = StoreViews(log, sessions_dir, self._now, search=search) if views else None
         self.chat_list = ChatList(log, self._views)
         self.runner = Runner(log, context, self._instant, has_active_processes_fn, opened(settings, self._holder, now))

@@ -23,7 +23,7 @@ from engine.domain.session import Session
 from engine.domain.sources import SessionSource
 from engine.domain.streams import LOG, lane_stream, project_stream, session_stream
 from engine.domain.times import shown
-from engine.domain.turn import TurnState
+from engine.domain.turn import BootTime, TurnState
 from engine.errors import TurnLostError, UnknownProjectError, UnknownSessionError
 from engine.log.envelope import NEXT_VERSION, Envelope
 from engine.log.errors import CorruptStateError
@@ -85,6 +85,8 @@ class StoreContext(NamedTuple):
     active_profile: str | None
     tables: InlineTables
     given_up: dict[str, TurnClaim]
+    boot_time: Callable[[], BootTime] | None
+    """The clock that leases follow on this machine; None where the store's clock is not the machine's."""
 
 
 class Note(NamedTuple):
@@ -154,6 +156,10 @@ class Work:
     def now(self) -> datetime:
         """The time of everything the command decides, as the store's clock shows it."""
         return self._instant.shown
+
+    def since_boot(self) -> BootTime | None:
+        """Return the time by the clock that leases follow on this machine, if the store goes by its clocks."""
+        return None if self.context.boot_time is None else self.context.boot_time()
 
     # States
 

@@ -31,15 +31,18 @@ def _begin(work: Work, key: str, lease_seconds: float | None, claim: TurnClaim) 
     elif running is not None:
         evidence = evidence_of(work, running)
         if evidence is None:
-            seconds = (work.time - running.begun_at) / 1e6
+            seconds = max(work.time - running.begun_at, 0) / 1e6
             raise TurnInProgressError(session.conversation_id, running.holder, seconds)
         interrupt(work, running, evidence)
+    boot, boot_at = work.since_boot() or (None, None)
     event = e.TurnBegun(
         token=claim.token,
         conversation_id=session.conversation_id,
         lane_id=lane.lane_id,
         lease_seconds=lease_seconds,
         holder=work.context.holder,
+        boot=boot,
+        boot_at=boot_at,
     )
     work.on_session(work.known(session.session_id), event)
     return claim.token
@@ -53,7 +56,8 @@ def _renew(work: Work, token: str, lease_seconds: float | None) -> bool:
     turn = turn_with(work.transaction, token)
     if turn is None:
         return False
-    event = e.TurnRenewed(token=token, lease_seconds=lease_seconds)
+    boot, boot_at = work.since_boot() or (None, None)
+    event = e.TurnRenewed(token=token, lease_seconds=lease_seconds, boot=boot, boot_at=boot_at)
     work.on_session(work.known(turn.session_id), event, "its worker is still at it")
     return True
 
@@ -89,7 +93,7 @@ def _recover(work: Work) -> int:
 
 def evidence_of(work: Work, turn: TurnState) -> str | None:
     """Return why a turn cannot be running any more, or None if it may be."""
-    return over(turn, work.time, is_gone(turn.holder))
+    return over(turn, work.time, is_gone(turn.holder), work.since_boot())
 
 
 def interrupt(work: Work, turn: TurnState, evidence: str) -> None:

@@ -177,6 +177,9 @@ class ExpiryFinalized(Event, frozen=True, tag="lane.expiry_finalized"):
 class TurnBegun(Event, frozen=True, tag="turn.begun"):
     """A worker took the lease of a conversation; without `lease_seconds` it never runs out.
 
+    `boot` names the run of the machine since it was switched on, and `boot_at` is how long ago that was, in
+    microseconds: there the lease does not follow the clock on the wall.
+
     The turn of a web chat has its stream for a token, no lane, lease or holder, and what its host keeps of it:
     `started_at` in epoch seconds, what it answers, and how many messages were visible.
     """
@@ -190,6 +193,8 @@ class TurnBegun(Event, frozen=True, tag="turn.begun"):
     user_message: str | None = None
     attachments: list[Any] = msgspec.field(default_factory=list)
     visible: int = 0
+    boot: str | None = None
+    boot_at: int | None = None
 
 
 @event(token="t-1", lease_seconds=300.0)
@@ -198,6 +203,8 @@ class TurnRenewed(Event, frozen=True, tag="turn.renewed"):
 
     token: str
     lease_seconds: float | None = None
+    boot: str | None = None
+    boot_at: int | None = None
 
 
 @event(token="t-1")

@@ -6,8 +6,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NOTHING = timedelta(0)
 _DAY = timedelta(days=1)
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH + _DAY) // _MICROSECOND
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH - _DAY) // _MICROSECOND
+FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH + _DAY) // _MICROSECOND
+LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH - _DAY) // _MICROSECOND
 
 
 def microseconds(moment: datetime) -> int:
@@ -22,7 +22,7 @@ def moment(time: int, zone: tzinfo | None) -> datetime:
 
 def shown(time: int, zone: tzinfo | None) -> datetime:
     """Return a time of the log in a zone; for one that no zone can show, the first or the last that all can."""
-    return (_EPOCH + timedelta(microseconds=min(max(time, _FIRST), _LAST))).astimezone(zone)
+    return (_EPOCH + timedelta(microseconds=min(max(time, FIRST), LAST))).astimezone(zone)
 
 
 def fixed(moment: datetime) -> datetime:

@@ -19,12 +19,16 @@ TABLES = (
     lane_id         TEXT,              -- the lane it was begun on
     holder          TEXT,              -- machine, process and store that run it
     begun_at        INTEGER NOT NULL,  -- when it began
-    ends_at         INTEGER            -- when the lease runs out, if it does
+    ends_at         INTEGER,           -- when the lease runs out, if it does
+    boot            TEXT,              -- the run of the machine whose own clock says so instead
+    boot_ends_at    INTEGER            -- and when by that clock
 )""",
 )
 KEYS = {"turns": "conversation_id"}
 NAMES = tuple(KEYS)
-_SELECT = "SELECT conversation_id, token, session_id, lane_id, holder, begun_at, ends_at FROM turns "
+_COLUMNS = TurnState.__struct_fields__
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM turns "
+_UPDATED = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS[1:])
 
 
 def turn_of(reads: Queries, conversation_id: str) -> TurnState | None:
@@ -59,12 +63,10 @@ def change_of(conversation_id: str, turn: TurnState | None) -> Change:
     if turn is None:
         return "DELETE FROM turns WHERE conversation_id = ?", (conversation_id,)
     sql = (
-        "INSERT INTO turns VALUES (?,?,?,?,?,?,?) "
-        "ON CONFLICT (conversation_id) DO UPDATE SET token = excluded.token, session_id = excluded.session_id, "
-        "lane_id = excluded.lane_id, holder = excluded.holder, begun_at = excluded.begun_at, ends_at = excluded.ends_at"
+        f"INSERT INTO turns VALUES ({','.join('?' * len(_COLUMNS))}) "
+        f"ON CONFLICT (conversation_id) DO UPDATE SET {_UPDATED}"
     )
-    values = (turn.token, turn.session_id, turn.lane_id, turn.holder, turn.begun_at, turn.ends_at)
-    return sql, (conversation_id, *values)
+    return sql, (conversation_id, *msgspec.structs.astuple(turn)[1:])
 
 
 def removal_of(sessions: Iterable[Session]) -> list[Change]:

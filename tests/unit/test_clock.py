@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.clock import Instant, local_now, local_zone
+from engine.clock import Instant, boot_time, is_of_the_machine, local_now, local_zone
 from engine.domain.policy import SessionResetPolicy, reset_reason
 from engine.domain.times import microseconds
 
@@ -57,3 +57,24 @@ def test_an_instant_of_the_machine_is_shown_in_the_zone_of_its_clock(monkeypatch
 def test_an_instant_of_a_host_is_shown_as_its_clock_said_it() -> None:
     said = datetime(2026, 7, 1, 12, tzinfo=UTC)
     assert Instant(microseconds(said), said).shown is said
+
+
+def test_g36_the_time_since_boot_goes_on_and_names_the_run() -> None:
+    first, second = boot_time(), boot_time()
+    assert first.boot == second.boot
+    assert first.at <= second.at
+
+
+def test_g36_where_no_run_of_the_machine_is_named_it_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.clock._CLOCK", None)
+    first, second = boot_time(), boot_time()
+    assert first.boot == second.boot
+    assert first.boot.startswith("process ")
+    assert first.at <= second.at
+
+
+def test_g36_a_clock_that_shows_the_same_is_the_machines() -> None:
+    now = datetime.now(UTC)
+    assert is_of_the_machine(local_now, now - timedelta(days=9))
+    assert is_of_the_machine(lambda: now, now)
+    assert not is_of_the_machine(lambda: now, now - timedelta(minutes=2))

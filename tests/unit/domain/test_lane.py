@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from engine.domain import events as e
 from engine.domain.encoding import Content, Erased, Unknown
-from engine.domain.lane import SPENT, Lane, evolve, spend
+from engine.domain.lane import SPENT, Lane, evolve, idle_since, spend, touched
 from engine.domain.registry import EVENTS
 
 KEY = "agent:main:telegram:dm:4711"
@@ -214,3 +214,39 @@ def test_a_run_of_touches_and_usage_is_what_they_are_one_by_one(run: list[tuple[
         one_by_one = evolve(one_by_one, event, time, version)
     assert all(type(event) in SPENT for event, _ in run)
     assert spend(lane, [event for event, _ in run], [time for _, time in run], 3 + len(run)) == one_by_one
+
+
+HOUR = 3_600_000_000
+YEAR = 366 * 24 * HOUR
+
+
+def test_g29_an_idle_clock_goes_back_only_from_a_time_far_ahead() -> None:
+    lane = Lane("id", "key", session_id="s", updated_at=YEAR)
+    assert touched(lane, YEAR - HOUR) == lane
+    back = touched(lane, YEAR - HOUR - 1)
+    assert (back.updated_at, back.ahead_at) == (YEAR - HOUR - 1, YEAR)
+    assert touched(back, YEAR) == lane
+    assert touched(touched(back, YEAR - 1), YEAR + 1).ahead_at == 0
+
+
+def test_g29_of_the_times_a_lane_was_used_at_the_one_counts_that_can_be_true() -> None:
+    lane = touched(Lane("id", "key", session_id="s", updated_at=100), YEAR)
+    assert lane.before_leap == 100
+    assert idle_since(lane, 200) == 100
+    assert idle_since(lane, YEAR - HOUR) == YEAR
+    again = touched(lane, 300)
+    assert [idle_since(again, now) for now in (400, YEAR)] == [300, YEAR]
+    unknown = Lane("id", "key", session_id="s", updated_at=YEAR)
+    assert idle_since(unknown, 200) == 200
+
+
+@given(st.lists(st.integers(1, 3 * YEAR), max_size=12))
+def test_g29_a_run_of_touches_taken_together_is_the_same_as_one_by_one(times: list[int]) -> None:
+    one = Lane("id", "key", session_id="s", updated_at=YEAR)
+    together = one
+    run = [e.LaneTouched(at=at) if at % 2 else e.UsageRecorded(session_id="s") for at in times]
+    for version, (event, at) in enumerate(zip(run, times, strict=True), 1):
+        one = evolve(one, event, at, version)
+    if run:
+        together = spend(together, run, times, len(run))
+    assert one == together

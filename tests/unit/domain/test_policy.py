@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -251,3 +251,13 @@ def test_g29_time_without_a_zone_is_refused(
 )
 def test_g23a_freshness_window_may_be_endless_and_a_malformed_one_is_the_default(text: str, seconds: float) -> None:
     assert parse_freshness(text) == seconds
+
+
+@pytest.mark.parametrize("hour", [0, 4, 23])
+@pytest.mark.parametrize("offset", [-12, 0, 14])
+@pytest.mark.parametrize("now", [datetime(1, 1, 1), datetime(1, 1, 2, 3), datetime(9999, 12, 31, 23, 59)])
+def test_g29_a_year_at_the_end_of_all_years_raises_nothing(now: datetime, offset: int, hour: int) -> None:
+    here = now.replace(tzinfo=timezone(timedelta(hours=offset)))
+    policy = SessionResetPolicy("both", hour, 1)
+    assert reset_reason(policy, here, here) in (None, "daily")
+    assert idle_expired(datetime(2026, 7, 1, tzinfo=UTC), here, policy) is (now.year > 2026)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from engine.domain.times import microseconds, moment, names_of
+from engine.domain.times import FIRST, LAST, microseconds, moment, names_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia"]
@@ -57,3 +57,10 @@ def test_a_zone_is_named_alike_however_it_was_made() -> None:
     assert names_of(UTC) == names_of(ZoneInfo("UTC")) == ("UTC",)
     assert names_of(timezone(timedelta(hours=2))) == ("UTC+02:00",)
     assert names_of(None) == ("None",)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("time", [-(2**63), -62_135_596_800_000_000, 253_402_300_799_999_999, 2**63 - 1])
+def test_g41_a_time_that_no_zone_can_show_is_shown_as_the_first_or_the_last_that_can(time: int, zone: str) -> None:
+    at = moment(time, ZoneInfo(zone))
+    assert microseconds(at) == (FIRST if time < 0 else LAST)

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from engine.domain import events as e
 from engine.domain.encoding import Content, Erased
-from engine.domain.turn import TurnState, evolve, over
+from engine.domain.turn import BootTime, TurnState, evolve, over
 
 BEGUN = e.TurnBegun(token="t1", conversation_id="c1", lane_id="l1", lease_seconds=2.5, holder="host:1")
 SECOND = 1_000_000
@@ -75,3 +75,36 @@ def test_g36_lease_is_over_from_its_end_on_and_not_before(begun: int, lease: flo
 def test_g36_turn_whose_worker_is_gone_is_over_whatever_its_lease() -> None:
     assert over(OPEN, 100, holder_is_gone=True) == "its worker host:1 is gone"
     assert over(OPEN, 100, holder_is_gone=False) is None
+
+
+RUN = BootTime("run-1", 5 * SECOND)
+TIMED = e.TurnBegun(token="t1", conversation_id="c1", lease_seconds=2, boot=RUN.boot, boot_at=RUN.at)
+
+
+@pytest.mark.parametrize("wall", [-(10**18), 10**18])
+def test_g36_on_its_machine_a_lease_follows_the_time_since_boot(wall: int) -> None:
+    turn = evolve(None, TIMED, "s1", 100)
+    assert turn is not None
+    assert over(turn, wall, False, RUN._replace(at=7 * SECOND - 1)) is None
+    assert over(turn, wall, False, RUN._replace(at=8 * SECOND)) == "its lease ran out 1.0 s ago"
+
+
+@pytest.mark.parametrize("here", [None, BootTime("run-2", 0)])
+def test_g36_elsewhere_a_lease_follows_the_wall(here: BootTime | None) -> None:
+    turn = evolve(None, TIMED, "s1", 100)
+    assert turn is not None
+    assert over(turn, 100 + 2 * SECOND - 1, False, here) is None
+    assert over(turn, 100 + 2 * SECOND, False, here) == "its lease ran out 0.0 s ago"
+
+
+def test_g36_renewed_lease_follows_the_clocks_of_who_renewed_it() -> None:
+    turn = evolve(None, TIMED, "s1", 100)
+    later = evolve(turn, e.TurnRenewed(token="t1", lease_seconds=2, boot="run-1", boot_at=9 * SECOND), "s1", 0)
+    assert later is not None
+    assert (later.boot_ends_at, later.ends_at) == (11 * SECOND, 2 * SECOND)
+    elsewhere = evolve(later, e.TurnRenewed(token="t1", lease_seconds=2), "s1", 500)
+    assert elsewhere is not None
+    assert (elsewhere.boot, elsewhere.boot_ends_at) == (None, None)
+    endless = evolve(later, e.TurnRenewed(token="t1", boot="run-1", boot_at=9), "s1", 500)
+    assert endless is not None
+    assert over(endless, 10**18, False, BootTime("run-1", 10**18)) is None
