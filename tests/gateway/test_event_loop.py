@@ -23,7 +23,8 @@ from engine import (
     TurnLostError,
     UnknownSessionError,
 )
-from engine.clock import local_now
+from engine.clock import boot_time, local_now
+from engine.domain.turn import BootTime
 from tests.gateway.loop_watch import Watch, watching
 from tests.gateway.support import policy, source, until
 
@@ -33,13 +34,17 @@ HELLO = {"role": "user", "content": "hello", "message_id": "m1"}
 
 
 class Clock:
-    """The machine's clock, time zone included, moved forward when told."""
+    """The machine's clocks, time zone included, moved forward when told."""
 
     def __init__(self) -> None:
         self.moved = timedelta(0)
 
     def __call__(self) -> datetime:
         return local_now() + self.moved
+
+    def since_boot(self) -> BootTime:
+        boot, at = boot_time()
+        return BootTime(boot, at + self.moved // timedelta(microseconds=1))
 
 
 @pytest.fixture
@@ -217,9 +222,13 @@ def watched(run: Callable[[], Awaitable[None]]) -> Watch:
     return asyncio.run(main())
 
 
-def test_no_sql_and_no_file_on_the_thread_of_the_loop(tmp_path: Path, aliases: Path) -> None:
+def test_no_sql_and_no_file_on_the_thread_of_the_loop(
+    tmp_path: Path, aliases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every public method of the store and of its turns is awaited, and none touches the disk there."""
-    watch = watched(lambda: everything(tmp_path / "sessions", aliases, Clock()))
+    clock = Clock()
+    monkeypatch.setattr("engine.store.boot_time", clock.since_boot)
+    watch = watched(lambda: everything(tmp_path / "sessions", aliases, clock))
     assert watch.found == []
     for kind in (AsyncSessionStore, AsyncTurn):
         public = {f"{kind.__name__}.{name}" for name, value in vars(kind).items() if callable(value) and name[0] != "_"}
