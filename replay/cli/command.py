@@ -1,6 +1,5 @@
 """The command itself: its verbs, which are imported when they are used, its help and its version."""
 
-from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -41,6 +40,15 @@ class Command(click.Group):
             raise click.UsageError(f"there is no verb {args[0]!r}{meant}", ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb; Ctrl-C is told as one also while the verb is being imported."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            from replay.cli.failures import failure_of
+
+            raise failure_of(error) or error from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs by what they are for."""
         for title, verbs in GROUPS.items():
@@ -68,9 +76,3 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 def sessions(ctx: click.Context, store: str | None) -> None:
     """Take the store for the verb."""
     ctx.obj = store
-
-
-def main(arguments: Sequence[str] | None = None, **options: Any) -> None:
-    """Run the command with arguments, by default those of the process; it ends with SystemExit."""
-    run: Callable[..., Any] = sessions.main
-    run(arguments, prog_name="sessions", **options)

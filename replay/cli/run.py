@@ -16,7 +16,7 @@ from engine.log.errors import ReadOnlyLogError
 from engine.log.sqlite.eventlog import EventLog
 from engine.reader import SessionReader
 from engine.store import SessionStore
-from replay.cli.failures import OK, Failed, failure_of, leave_quietly
+from replay.cli.failures import FAILURE, INTERRUPTED, OK, Failed, failure_of, leave_quietly
 from replay.cli.options import MOMENTS, shared
 from replay.cli.output import Output
 from replay.cli.progress import Bar
@@ -147,8 +147,12 @@ class Run:
         if not answers():
             raise Failed("nobody can be asked here; say --yes to do it, or --dry-run to see what would be done", 2)
         self.progress.stop()
-        if not click.confirm(question, err=True):
-            raise Failed("nothing was done", 1)
+        try:
+            agreed = click.confirm(question, err=True)
+        except click.Abort:
+            raise Failed("nothing was done", INTERRUPTED) from None
+        if not agreed:
+            raise Failed("nothing was done", FAILURE)
         self.progress.start()
 
 

@@ -79,6 +79,34 @@ def test_ctrl_c_in_the_middle_of_a_backup_leaves_nothing(own: Path, tmp_path: Pa
     assert [each.name for each in tmp_path.iterdir()] == ["own"]
 
 
+@pytest.mark.parametrize("module", ["replay.cli.command", "replay.cli.looking", "engine.reader"])
+def test_ctrl_c_while_the_command_is_still_being_imported_is_told_as_one(module: str, lived: Path) -> None:
+    """R5, R7: the first half second of a verb is its imports."""
+    code = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from replay.cli import main\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", code, "--store", str(lived), "list"]
+    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr in ("", "sessions: interrupted; nothing was left half done\n")
+
+
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_stream_that_is_closed_is_no_failure(closed: int, lived: Path) -> None:
+    """R5: a service manager may start it without one."""
+    with start("list", store=lived, preexec_fn=lambda: os.close(closed)) as process:
+        out, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, "")
+    assert ("4711" in out) == (closed != 1)
+
+
 def test_embedding_the_packages_imports_nothing_of_the_command() -> None:
     """R8: Click and Rich are imported by the command alone."""
     code = (

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from engine import EventLog
 from replay.cli.picker import Picker
 from replay.cli.progress import Bar
 from tests.replay.cli.support import ADA, BOB
@@ -146,6 +147,17 @@ def test_a_question_is_asked_before_something_is_erased(own: Path) -> None:
         screen.wait_for("It cannot be undone")
         screen.type("n\n")
         assert screen.end() == 1
+
+
+def test_a_question_that_is_left_is_answered_with_no(own: Path) -> None:
+    """R5, R6: Ctrl-D here, and Ctrl-C is the same to Click."""
+    with terminal(own, "erase", "--user", "42", "--reason", "asked to") as screen:
+        screen.wait_for("It cannot be undone")
+        screen.type("\x04")
+        assert screen.end(30) == 130
+    assert "nothing was done" in screen.seen
+    with EventLog(own / "sessions.db", read_only=True) as log:
+        assert [each.actor for each in log.events(topics=["log.erased"])] == ["ada"]
 
 
 def test_a_command_on_a_terminal_ends_with_ctrl_c(lived: Path) -> None:
