@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from engine.log.errors import CorruptStateError
+from engine.log.errors import SAYS_NOTHING, CorruptLogError, CorruptStateError, LogError
 from engine.log.protocol import Log, Progress, Verification
-from projections.inline.comparison import compare
+from projections.inline.comparison import any_tables, compare
 from projections.inline.projection import standing
 
 
@@ -28,13 +28,9 @@ def verify_store(log: Log, progress: Progress | None, published: str | Iterable[
     found = StoreVerification(**msgspec.structs.asdict(log.verify(progress, published)))
     if not found.ok:
         return found
-    other = _other_version(log)
-    if other is not None:
-        return msgspec.structs.replace(
-            found,
-            not_compared=f"another build of this package, version {other}, made the state tables; opening the store "
-            "with this one makes them again from the log",
-        )
+    why = not_compared(log)
+    if why is not None:
+        return msgspec.structs.replace(found, not_compared=why)
     compared = compare(log, progress)
     different = compared.difference
     if different is None:
@@ -52,8 +48,19 @@ def verify_store(log: Log, progress: Progress | None, published: str | Iterable[
     )
 
 
-def _other_version(log: Log) -> str | None:
+def not_compared(log: Log) -> str | None:
+    """Return why the state tables are not to be compared; what is wrong with them comparing says."""
     try:
-        return standing(log.reader).other_version
+        other = standing(log.reader).other_version
     except CorruptStateError:
-        return None  # comparing says which row it is
+        return None
+    except (CorruptLogError, *SAYS_NOTHING):
+        raise
+    except LogError:  # no such table
+        return None if any_tables(log.reader) else "there are no state tables; opening the store makes them of the log"
+    if other is None:
+        return None
+    return (
+        f"another build of this package, version {other}, made the state tables; opening the store with this one makes "
+        "them again from the log"
+    )

@@ -11,12 +11,12 @@ from engine.acting import acting_now
 from engine.domain import events as e
 from engine.domain.streams import LOG
 from engine.log.envelope import NEXT_VERSION, Envelope
-from engine.log.errors import CorruptLogError, LogError, NotALogError, ReplacedTablesError
+from engine.log.errors import CorruptLogError, LogError, NotALogError
 from engine.log.protocol import Log, Progress
 from engine.log.sqlite.eventlog import EventLog
 from engine.log.sqlite.structure import definition_problem
 from engine.store import SessionStore
-from engine.verification import verify_store
+from engine.verification import not_compared, verify_store
 from engine.views import VIEWS_FILE
 from projections.inline.comparison import Difference, differences
 from replay.opening import ACTOR, open_log, open_store, open_views
@@ -59,6 +59,8 @@ class Healing(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
     """How many events that took."""
     dry_run: bool = False
+    not_compared: str | None = None
+    """The reason, if the tables were not compared: another build made them, and opening the store makes them again."""
 
 
 def heal(where: str | os.PathLike[str], *, dry_run: bool = False, progress: Progress | None = None) -> Healing:
@@ -69,10 +71,11 @@ def heal(where: str | os.PathLike[str], *, dry_run: bool = False, progress: Prog
     """
     with open_log(where) as log:
         beside = _damage_beside(log, progress)
-        rows, found = _compared(log, progress)
+        why = not_compared(log)
+        rows, found = (0, ()) if why is not None else _compared(log, progress)
         found = found or beside
-        views = () if found else _other_views(log)
-    healing = Healing(rows=rows, found=found, views=views, dry_run=dry_run)
+        views = () if found or why is not None else _other_views(log)
+    healing = Healing(rows=rows, found=found, views=views, dry_run=dry_run, not_compared=why)
     if dry_run or not (found or views):
         return healing
     events = 0
@@ -128,8 +131,6 @@ def _rows_are_sound(log: EventLog, progress: Progress | None) -> bool:
 def _compared(log: Log, progress: Progress | None) -> tuple[int, tuple[Disagreement, ...]]:
     try:
         rows, found = differences(log, _MOST, progress)
-    except ReplacedTablesError:
-        return 0, ()  # of another build: opening the store makes them again
     except CorruptLogError as error:  # a page of a state table: the log was looked at before
         return 0, (Disagreement(table="sqlite_schema", key=None, problem=str(error)),)
     return rows, tuple(_told(log, each) for each in found)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from engine.domain.events import EventQuarantined
 from engine.domain.streams import LANE, LOG, PROJECT, SESSION
-from engine.log.errors import CorruptLogError, CorruptStateError
+from engine.log.errors import SAYS_NOTHING, CorruptLogError, CorruptStateError, LogError
 from engine.log.protocol import Log, Progress, Queries, Scratch, Snapshot
 from projections.inline.projection import make, position, replay
 from projections.inline.quarantine import NAME
@@ -79,6 +79,9 @@ def differences(log: Log, most: int, progress: Progress | None = None) -> Differ
     fresh = log.scratch()
     try:
         make(fresh, began_at=log.last_position)
+        problem = fresh.definition_problem(log.reader)
+        if problem is not None and _is_missing(log.reader, "projections"):  # else they may be another build's
+            return Differences(0, [Difference("sqlite_schema", None, None, problem)])
         upto = position(log.reader)
         _fold(fresh, min(upto, log.last_position), progress)  # most of it, while the log may go on
         with log.snapshot() as stored:
@@ -90,6 +93,21 @@ def differences(log: Log, most: int, progress: Progress | None = None) -> Differ
         return Differences(0, [Difference(error.table, error.key, None, error.problem)])
     finally:
         fresh.close()
+
+
+def any_tables(reads: Queries) -> bool:
+    """Return True if there is any of the state tables, in whatever state."""
+    return not all(_is_missing(reads, table.name) for table in _STATE)
+
+
+def _is_missing(reads: Queries, table: str) -> bool:
+    try:
+        reads.query(f"SELECT 1 FROM {table} LIMIT 1")
+    except (CorruptLogError, *SAYS_NOTHING):
+        return False
+    except LogError:
+        return True
+    return False
 
 
 def _fold(fresh: Scratch, upto: int, progress: Progress | None) -> None:

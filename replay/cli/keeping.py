@@ -85,13 +85,17 @@ def _counted(found: Healing) -> str:
 
 
 def _healed(item: Item) -> Iterator[Line]:
-    yield [(f"{counted(item['rows'], 'row')} {'is' if item['rows'] == 1 else 'are'} as the log says", "")]
+    if item["not_compared"]:
+        yield [("not compared  ", "yellow"), (item["not_compared"], "")]
+    else:
+        yield [(f"{counted(item['rows'], 'row')} {'is' if item['rows'] == 1 else 'are'} as the log says", "")]
     for each in item["found"]:
         yield from _difference(each)
     for name in item["views"]:
         yield [("differs   ", "yellow"), (f"the view {name}", "")]
     if not (item["found"] or item["views"]):
-        yield [("nothing differs, and nothing was written", "bold")]
+        nothing = "nothing was written" if item["not_compared"] else "nothing differs, and nothing was written"
+        yield [(nothing, "bold")]
     elif item["dry_run"]:
         yield [("dry run: nothing was written", "bold")]
     else:

@@ -87,6 +87,10 @@ def test_a_row_that_differs_is_told_with_both_values_and_its_event(talked: Sessi
         ("UPDATE sessions SET state = '{'", "sessions", "not what the log says"),
         ("UPDATE sessions SET state = CAST(x'ff' AS TEXT)", "sessions", "cannot be read"),
         ("DROP INDEX lanes_by_time", "sqlite_schema", "is missing"),
+        ("DROP TABLE lanes", "sqlite_schema", "table lanes is missing"),
+        ("DROP TABLE projections", "sqlite_schema", "table projections is missing"),
+        ("DELETE FROM projections", "projections", "it is missing"),
+        ("UPDATE lanes SET session_id = CAST(x'ff' AS TEXT)", "lanes", "cannot be read"),
         ("UPDATE projections SET position = position + 9", "projections", "are said to be at position"),
     ],
 )  # fmt: skip
@@ -98,6 +102,31 @@ def test_whatever_of_the_tables_differs_is_made_again(talked: SessionStore, sql:
     assert found.found[0].table == table
     assert problem in found.found[0].problem
     assert verified(talked)
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (
+            "UPDATE projections SET fingerprint = 'another', version = '9.9'",
+            "another build of this package, version 9.9",
+        ),
+        ("DROP TABLE projections; {rest}", "there are no state tables"),
+    ],
+)
+def test_tables_that_are_not_to_be_compared_are_left_alone(talked: SessionStore, sql: str, said: str) -> None:
+    """R18, R19: opening the store with a build makes them of the log."""
+    with open_log(talked.sessions_dir) as log:
+        names = [name for (name,) in log.query("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    kept = {"events", "names", "meta", "clock_steps", "tracking", "snapshots", "projections"}
+    change(talked, sql.format(rest=";".join(f"DROP TABLE {name}" for name in names if name not in kept)))
+    before = Path(talked.log.path).read_bytes()
+    found = heal(talked.sessions_dir)
+    assert (found.healed, found.found, said in (found.not_compared or "")) == (False, (), True)
+    with open_log(talked.sessions_dir) as log:
+        verified = verify_store(log, None, None)
+    assert (verified.ok, said in (verified.not_compared or "")) == (True, True)
+    assert Path(talked.log.path).read_bytes() == before
 
 
 def test_every_row_that_differs_is_told(open_store: Callable[..., SessionStore], clock: FakeClock) -> None:
