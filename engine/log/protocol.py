@@ -486,6 +486,9 @@ class Tables(Protocol):
     def defined(self, table: str) -> bool:
         """Return True if a table is there."""
 
+    def one_moment(self) -> AbstractContextManager[None]:
+        """Answer this thread's queries as of one moment while the block runs, whatever is written meanwhile."""
+
     def query_words(self, index: str, sql: str) -> list[tuple[Any, ...]]:
         """Return all rows of a query that may read `vocabulary`: (number, word, place) of all that is in an index."""
 

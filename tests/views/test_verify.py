@@ -1,5 +1,7 @@
 """V7: views are held against a fresh fold, and the first difference is named."""
 
+from threading import Thread
+
 import pytest
 
 from engine import Platform, SessionSource, SessionStore
@@ -37,6 +39,39 @@ def test_views_that_are_what_the_log_says_are_in_order(views):
     assert found.difference is None
     assert set(found.positions) == {"search", "usage"}
     assert min(found.positions.values()) > 0
+
+
+def test_views_that_a_store_writes_meanwhile_are_in_order(tmp_path):
+    """V7: what is compared is of one moment, however far the views are when it has been read."""
+    tables = SQLiteTables(tmp_path / "views.db")
+    said = {"role": "user", "content": "once more"}
+    with SessionStore(tmp_path, synchronous="OFF", views=False) as store:
+        session_id = store.get_or_create_session(SessionSource(Platform.TELEGRAM, "1", user_id="ada")).session_id
+
+        def go_on() -> None:
+            store.append_to_transcript(session_id, said)
+            while runner.step():
+                pass
+
+        class Interrupted(SQLiteTables):
+            """Tables that a store writes between any two questions."""
+
+            def query(self, sql, bindings=()):
+                found = super().query(sql, bindings)
+                writer = Thread(target=go_on)
+                writer.start()
+                writer.join()
+                return found
+
+        looked_at = Interrupted(tmp_path / "views.db", read_only=True)
+        kinds = [Search(looked_at.text), Usage(lambda: None)]
+        runner = ViewRunner(store.log, tables, [Search(tables.text), Usage(lambda: None)])
+        go_on()
+        found = verify_views(store.log, looked_at, kinds, lambda: SQLiteTables(":memory:"))
+        assert (found.ok, found.difference) == (True, None)
+        assert set(found.positions) == {"search", "usage"}
+        looked_at.close()
+        runner.stop()
 
 
 @pytest.mark.parametrize(

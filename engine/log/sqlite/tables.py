@@ -2,8 +2,10 @@
 
 import os
 import re
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,6 +94,7 @@ class SQLiteTables:
         self._idle: deque[tuple[apsw.Connection, tuple[int, int] | None]] = deque()
         self._mutex = Mutex()
         self._closed = False
+        self._moments: dict[int, apsw.Connection] = {}
 
     def query(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a query on what is committed."""
@@ -107,19 +110,39 @@ class SQLiteTables:
         """Return True if a table is there."""
         return bool(self._rows("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)))
 
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Answer this thread's queries as of one moment while the block runs, whatever is written meanwhile."""
+        if self._in_memory or not self.defined("views"):
+            yield  # nobody else writes there, or nothing was written yet
+            return
+        connection = self._told(self._reading, "reading")
+        try:
+            connection.execute("BEGIN")
+            self._moments[threading.get_ident()] = connection
+            yield
+        finally:
+            self._moments.pop(threading.get_ident(), None)
+            close_connection(connection)
+
+    def _of_the_moment(self) -> apsw.Connection | None:
+        return self._moments.get(threading.get_ident())
+
     def query_words(self, index: str, sql: str) -> list[tuple[Any, ...]]:
         """Return all rows of a query that may read `vocabulary`: (number, word, place) of all that is in an index."""
         return self._told(lambda: self._read_words(index, sql), "reading")
 
     def _read_words(self, index: str, sql: str) -> list[tuple[Any, ...]]:
+        given = self._of_the_moment()
         with self._mutex.once():
-            connection = self._writer() if self._in_memory else self._connect(apsw.SQLITE_OPEN_READONLY)
+            own = given is None and not self._in_memory
+            connection = given or (self._connect(apsw.SQLITE_OPEN_READONLY) if own else self._writer())
             try:
                 for statement in vocabulary(index):
                     connection.execute(statement)
                 return connection.execute(sql).fetchall()
             finally:
-                if not self._in_memory:
+                if own:
                     close_connection(connection)
 
     def transact(self, command: Callable[[SQLiteTableTransaction], T]) -> T:
@@ -140,6 +163,9 @@ class SQLiteTables:
         return done
 
     def _read(self, sql: str, bindings: Sequence[Any]) -> list[tuple[Any, ...]]:
+        of_the_moment = self._of_the_moment()
+        if of_the_moment is not None:
+            return of_the_moment.execute(sql, bindings).fetchall()
         here = self._found()
         if here is None and self._read_only:
             raise NotALogError(f"there is no {self.path}; a SessionStore that is opened on its folder makes it")
