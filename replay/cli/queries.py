@@ -45,6 +45,8 @@ def sql(run: Run, query: str, at: str | None, seconds: float) -> None:
     QUERY is one SELECT, VALUES or WITH in the words of SQLite; what writes is refused, and what takes too long or over
     256 MiB of memory is stopped. Tables: docs/reference/tables.md; views with ready questions: docs/audit.md.
     """
+    if not query.strip(" ;\n\t"):
+        raise click.UsageError("an empty query asks nothing; say SELECT and what")
     skipped = skipped_by(run.cursor)
     most = _MOST if run.limit is None else skipped + run.limit + 1
     with run.log() as log:

@@ -1,6 +1,7 @@
 """Text that is safe to send to a terminal, and values in words."""
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -29,12 +30,28 @@ def escaped(character: str) -> str:
 
 def as_json(value: Any) -> str:
     """Return a value as JSON in one line, with every character that a terminal acts upon in JSON's own escapes."""
-    return safe_json(json.dumps(value, ensure_ascii=False, default=_plain))
+    try:
+        return safe_json(json.dumps(value, ensure_ascii=False, default=_plain, allow_nan=False))
+    except ValueError:  # JSON has no infinity
+        return safe_json(json.dumps(_finite(value), ensure_ascii=False, default=_plain))
 
 
 def safe_json(text: str) -> str:
     """Return JSON that says the same, with every character that a terminal acts upon in JSON's own escapes."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with numbers that JSON does not have as text."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case Mapping():
+            return {name: _finite(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_finite(each) for each in value]
+        case _:
+            return value
 
 
 def _plain(value: object) -> Any:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,12 @@ def test_sql_prints_every_kind_of_value(lived: Path) -> None:
     assert rows == [["a", "a_2", "b", "c", "d"], ["1", "2.5", "", "00ff", "x\\x1b[2J"]]
 
 
+def test_numbers_that_json_does_not_have_are_text(lived: Path) -> None:
+    """R2: what is printed as JSON can be read as JSON by any program."""
+    (item,) = json.loads(run("sql", "SELECT 1e999 AS a, -1e999 AS b, 0.5 AS c", "-o", "json", store=lived).out)["items"]
+    assert item == {"a": "inf", "b": "-inf", "c": 0.5}
+
+
 def test_sql_is_bounded_and_goes_on(lived: Path) -> None:
     """R2, R16: `--limit`, `--cursor`, `--all`."""
     query = "SELECT position FROM log ORDER BY position"
@@ -132,6 +139,7 @@ def test_sql_is_bounded_and_goes_on(lived: Path) -> None:
         (["sql", "DELETE FROM lanes"], "only queries that read"),
         (["sql", "DELETE FROM lanes", "--at", "@3"], "only queries that read"),
         (["sql", "SELECT 1; SELECT 2"], "only one query"),
+        (["sql", " ;\n"], "asks nothing"),
         (["sql", "PRAGMA journal_mode = DELETE"], "only queries that read"),
         (["sql", "ATTACH 'x' AS y"], "only queries that read"),
         (["sql", "SELECT a FROM nowhere"], "no such table: nowhere"),
