@@ -31,6 +31,7 @@ from engine.log import EventLog
 from engine.log.library.application import LogApplication
 from engine.log.sqlite.tables import SQLiteTables
 from engine.views import VIEWS_FILE
+from projections.views.catalogue import Catalogue
 from projections.views.catchup import CatchUp
 from projections.views.search import Search
 from projections.views.usage import Usage
@@ -46,13 +47,13 @@ PRODUCERS = 64
 
 
 @contextmanager
-def caught_up(path: Path, views: Callable[[SQLiteTables], list[View]], upto: int) -> Iterator[SQLiteTables]:
+def caught_up(path: Path, views: Callable[[EventLog, SQLiteTables], list[View]], upto: int) -> Iterator[SQLiteTables]:
     """Views of a log, made from its beginning."""
     for old in path.parent.glob(f"{path.name}-views*"):
         old.unlink()
     tables = SQLiteTables(path.with_name(f"{path.name}-views"))
     with EventLog(path) as log:
-        catch_up = CatchUp(log, tables, views(tables))
+        catch_up = CatchUp(log, tables, views(log, tables))
         catch_up.prepare()
         while parts := [each for each in catch_up.behind().values() if each.position < upto]:
             catch_up.advance(parts, upto)
@@ -60,12 +61,12 @@ def caught_up(path: Path, views: Callable[[SQLiteTables], list[View]], upto: int
     tables.close()
 
 
-def but_search(_: SQLiteTables) -> list[View]:
-    return [Usage(lambda: UTC)]
+def but_search(log: EventLog, _: SQLiteTables) -> list[View]:
+    return [Usage(lambda: UTC), Catalogue(log.reader)]
 
 
-def with_search(tables: SQLiteTables) -> list[View]:
-    return [Usage(lambda: UTC), Search(tables.text)]
+def with_search(log: EventLog, tables: SQLiteTables) -> list[View]:
+    return [*but_search(log, tables), Search(tables.text)]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,12 @@ def mixed(folder: Path) -> Path:
     ids=["but search", "with search"],
 )
 def test_1_catch_up(
-    benchmark: Any, mixed: Path, summary: Summary, name: str, views: Callable[[SQLiteTables], list[View]], bar: float
+    benchmark: Any,
+    mixed: Path,
+    summary: Summary,
+    name: str,
+    views: Callable[[EventLog, SQLiteTables], list[View]],
+    bar: float,
 ) -> None:
     decoders = {topic: msgspec.json.Decoder(kind).decode for topic, kind in EVENTS.items()}
     connection = apsw.Connection(str(mixed))

@@ -54,7 +54,8 @@ ROW: Mapping[str, Any] = {
 """The keys of every row of a list of chats, with what stands there if nobody said anything (W5)."""
 
 _LONGEST_TITLE = 64
-_TIMES = ("_ts", "timestamp")
+TIMES = ("_ts", "timestamp")
+"""Where a message may say its time; the first that is usable counts."""
 
 
 def usable_time(value: object) -> float | None:
@@ -72,7 +73,7 @@ def time_of(message: object) -> float | None:
     """Return the time that a message gives itself."""
     if not isinstance(message, Mapping):
         return None
-    return next((time for name in _TIMES if (time := usable_time(message.get(name))) is not None), None)
+    return next((time for name in TIMES if (time := usable_time(message.get(name))) is not None), None)
 
 
 def last_message_time(newest_first: Iterable[object]) -> float | None:
@@ -137,8 +138,8 @@ def fields_of(head: Session, chat: Chat, recorded_at: int) -> dict[str, Any]:
 
 def row_of(fields: Mapping[str, Any], message_count: int, last_message_at: float) -> dict[str, Any]:
     """Return the row of a session with these fields (W5)."""
-    row = {name: fields.get(name, value) for name, value in ROW.items()}
-    row |= {"message_count": message_count, "last_message_at": last_message_at, "is_streaming": False}
-    if fields.get("parent_session_id"):
-        row["parent_session_id"] = fields["parent_session_id"]
-    return row
+    row = {**ROW, **fields}
+    for name in fields.keys() - ROW.keys():
+        if name != "parent_session_id" or not fields[name]:
+            del row[name]
+    return row | {"message_count": message_count, "last_message_at": last_message_at, "is_streaming": False}

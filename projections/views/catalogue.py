@@ -1,6 +1,6 @@
 """The catalogue: the rows of the list of chats, one for each chain of sessions, and when each changed (W11 to W15)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -25,9 +25,9 @@ from engine.log.envelope import Envelope
 from engine.log.protocol import Reader, Tables
 from projections.inline import backwards, last_said as said, texts
 from projections.inline.last_said import last_said
-from projections.inline.texts import storable
+from projections.inline.texts import original, storable
 from projections.views import lineage
-from projections.views.lineage import Line, Lineage, Shown, gone
+from projections.views.lineage import Line, Lineage, Shown, alone, gone
 from projections.views.view import View, ViewTables
 
 _TURN = frozenset({e.TurnBegun, e.TurnRenewed, e.TurnEnded, e.TurnInterrupted})
@@ -39,7 +39,14 @@ _QUIET = frozenset(
     }
 )
 """Events that say nothing that the rows of sessions that branched off name."""
-_TIMES = frozenset({"_ts", "timestamp", "role"})
+_WORDS = frozenset(
+    {
+        *(e.MessageAppended, e.MessageRewritten, e.TranscriptRewritten, e.SessionForked, e.TranscriptRewound),
+        *(e.TranscriptRestored, c.MessageExtended, Erased, Archived),
+    }
+)
+_SLIMMED = frozenset({e.SessionCreated, e.SessionClaimed, e.SessionImported})
+_TIMES = frozenset(chat_rows.TIMES)
 _BEGINS = frozenset({e.TranscriptRewritten.TOPIC, e.SessionForked.TOPIC})
 
 _WRITE_SESSION = (
@@ -51,6 +58,10 @@ _WRITE_ROW = (
     "place = excluded.place, pinned = excluded.pinned, activity = excluded.activity, changed = excluded.changed, "
     "state = excluded.state"
 )
+_AT_ONCE = 50
+_MARKS = ",".join("?" * _AT_ONCE)
+_READ_MANY = f"SELECT session_id, state FROM {{catalogue_sessions}} WHERE session_id IN ({_MARKS})"
+_READ_CHILDREN = f"SELECT parent, session_id FROM {{catalogue_sessions}} WHERE parent IN ({_MARKS}) ORDER BY session_id"
 _read_line = state_decoder(Line)
 
 
@@ -139,9 +150,10 @@ class Catalogue(View):
     def apply(self, tables: ViewTables, events: Sequence[Envelope]) -> None:
         """Bring sessions up to date, then the rows of all chains they are in."""
         fold = _Fold(tables, self._reads)
-        for each in events:
-            if each.stream.startswith(SESSION):
-                fold.on_session(each.stream.removeprefix(SESSION), each)
+        mine = [(each.stream[len(SESSION) :], each) for each in events if each.stream.startswith(SESSION)]
+        fold.load({session_id for session_id, _ in mine})
+        for session_id, each in mine:
+            fold.on_session(session_id, each)
         fold.write()
 
     def related(self, tables: ViewTables, streams: Sequence[str]) -> Sequence[str]:
@@ -172,9 +184,17 @@ class _Fold:
         self._stirred: dict[str, int] = {}
         self._stale: set[str] = set()
         self._rows: dict[str, tuple[Any, ...]] = {}
+        self._came_from: dict[str, list[str]] = {}
         self._lineage = Lineage(self.find, self._children)
 
     # Sessions
+
+    def load(self, session_ids: Iterable[str]) -> None:
+        """Read sessions at once: a query each would cost more than everything else."""
+        for some in _parts(session_ids):
+            self._lines.update(dict.fromkeys(some))
+            rows = self._tables.query(_READ_MANY, some)
+            self._lines.update((session_id, _read_line(state)) for session_id, state in rows)
 
     def line(self, session_id: str) -> Line | None:
         """Return the session of a stream."""
@@ -194,24 +214,34 @@ class _Fold:
         return found
 
     def _children(self, session_ids: Iterable[str]) -> list[Line]:
-        found = []
-        for each in session_ids:
-            rows = self._tables.query("SELECT session_id FROM {catalogue_sessions} WHERE parent = ?", (storable(each),))
-            found += [line for (session_id,) in rows if (line := self.line(session_id)) is not None]
-        return found
+        self._load_children(session_ids)
+        children = (child for each in session_ids for child in self._came_from[each])
+        return [line for each in children if (line := self.line(each)) is not None]
+
+    def _load_children(self, session_ids: Iterable[str]) -> None:
+        """Read which sessions came from some, as it is in the tables now."""
+        for some in _parts({each for each in session_ids if each not in self._came_from}):
+            self._came_from.update((each, []) for each in some)
+            for parent, child in self._tables.query(_READ_CHILDREN, [storable(each) for each in some]):
+                self._came_from[original(parent)].append(child)
 
     def on_session(self, session_id: str, each: Envelope) -> None:
         """Let an event happen to a session."""
         event, kind = each.event, type(each.event)
         line = self.line(session_id) or Line(Session(session_id), Chat(session_id))
+        if kind in _TURN and line.chat.stream_id is None and getattr(event, "started_at", None) is None:
+            return  # that of a gateway, of which no row says anything
         chat = chats.evolve(line.chat, event, each.version) if chats.says_something(event) else line.chat
         if kind is Unknown or (kind in _TURN and chat is line.chat):
             return
         before = line.parent
         line.chat = chat
-        line.head = _slim(sessions.evolve(line.head, event, each.time, each.version), event)
+        line.head = sessions.evolve(line.head, event, each.time, each.version)
+        if kind in _SLIMMED:
+            line.head = _slim(line.head, event)
         self._lines[session_id] = line
-        self._follow_words(line, event, each.time)
+        if kind in _WORDS:
+            self._follow_words(line, event, each.time)
         self._changed[session_id] = each.position
         if kind not in _QUIET:
             self._stirred[session_id] = each.position
@@ -236,7 +266,9 @@ class _Fold:
         match event:
             case e.MessageAppended() | e.MessageRewritten():
                 line.recorded_at = time
-                said_at = chat_rows.last_message_time([event.message])
+                said_at = None
+                if not _TIMES.isdisjoint(event.message):
+                    said_at = chat_rows.last_message_time([event.message])
                 if said_at is not None:
                     line.said_at, line.timed = said_at, True
                     self._stale.discard(session_id)
@@ -248,7 +280,7 @@ class _Fold:
             case Erased() if event.topic in _BEGINS:
                 line.recorded_at, line.said_at = 0, None
                 self._stale.discard(session_id)
-            case c.MessageExtended() if _TIMES.isdisjoint(event.added):
+            case c.MessageExtended() if _TIMES.isdisjoint(event.added) and "role" not in event.added:
                 pass
             case e.TranscriptRewound() | e.TranscriptRestored():
                 self._stale.add(session_id)
@@ -272,6 +304,7 @@ class _Fold:
             self._tables.execute("DELETE FROM {catalogue_histories} WHERE session_id = ?", (session_id,))
             self._lines[session_id] = None
         self._stirred = {each.head.session_id: end for each in near if self._lines.get(each.head.session_id)}
+        self._came_from = {}
         self._write_rows()
 
     # Rows
@@ -291,6 +324,8 @@ class _Fold:
             "INSERT INTO {catalogue_ids} VALUES (?,?) ON CONFLICT (other_id) DO NOTHING",
             [(alias, line.head.session_id) for line in lines for alias in line.chat.aliases],
         )
+        self._came_from = {}
+        self._load_children(each for line in lines for each in line.ids)
         self._write_rows()
 
     def _write_rows(self) -> None:
@@ -298,9 +333,11 @@ class _Fold:
         positions = {**self._changed, **self._stirred}
         for session_id, position in list(positions.items()):
             line = self._lines[session_id]
-            if line is None or session_id in seen:
+            if line is None:
                 continue
             self._retire(line, position)
+            if session_id in seen:
+                continue
             if line.head.deleted:
                 for child in self._children(line.ids):
                     self._show(child, seen, {child.head.session_id: position, **positions})
@@ -319,6 +356,13 @@ class _Fold:
     def _show(self, line: Line, seen: set[str], positions: Mapping[str, int]) -> None:
         """Write the rows of a session's chain, and of those that branched off it if they may say something else."""
         if line.head.deleted:
+            return
+        if line.parent is None and not self._children(line.ids):
+            position = positions[line.head.session_id]
+            if line.head.session_id in self._changed:
+                self._publish(alone(line), position)
+            else:
+                self._publish_changed([alone(line)], position)
             return
         chain = self._lineage.chain(line)
         ids = [each.session_id for each in chain.segments]
@@ -351,6 +395,14 @@ class _Fold:
     def _publish(self, shown: Shown, position: int) -> None:
         session_id, place, pinned, activity, text = _stored(shown)
         self._rows[session_id] = session_id, place, pinned, activity, position, text
+
+
+def _parts(session_ids: Iterable[str]) -> Iterator[list[str]]:
+    """Yield some at a time, always as many as the statements have marks; a session that is there twice is read once."""
+    found = list(session_ids)
+    for first in range(0, len(found), _AT_ONCE):
+        some = found[first : first + _AT_ONCE]
+        yield some + some[:1] * (_AT_ONCE - len(some))
 
 
 def _row(line: Line) -> tuple[str, str | None, str]:

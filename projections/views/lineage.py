@@ -57,15 +57,18 @@ class Line(msgspec.Struct, omit_defaults=True):
         fields = self.fields()
         row = row_of(fields, self.head.live, fields["updated_at"] if self.said_at is None else self.said_at)
         row["profile"] = row["profile"] or _DEFAULT_PROFILE
-        told = normalize_source(self.source)
-        if row["session_source"] is None and told.session_source != WEBUI and self.source is not None:
-            row |= {"session_source": told.session_source, "source_label": row["source_label"] or told.source_label}
+        source = self.source
+        if row["session_source"] is None and source is not None and source != WEBUI:
+            told = normalize_source(source)
+            if told.session_source != WEBUI:
+                row |= {"session_source": told.session_source, "source_label": row["source_label"] or told.source_label}
         return row
 
     @property
     def is_cron(self) -> bool:
         """Return True for the session of a scheduled job."""
-        return any(is_cron_session(each, self.source) for each in self.ids)
+        source = self.source
+        return any(is_cron_session(each, source) for each in self.ids)
 
 
 class Shown(NamedTuple):
@@ -76,6 +79,13 @@ class Shown(NamedTuple):
     pinned: int
     activity: float
     row: dict[str, Any] | None
+
+
+def alone(line: Line) -> Shown:
+    """Return the row of a session that came from no other, and that no other came from."""
+    row = line.row()
+    place = HIDDEN if line.is_cron or is_draft(line.head, line.chat) else SHOWN
+    return Shown(line.chat.id, place, int(line.chat.pinned), row["last_message_at"], row)
 
 
 def gone(session_id: str) -> Shown:

@@ -55,6 +55,7 @@ class ViewRunner:
         self._catch_up = CatchUp(log, tables, views)
         self._prepared = False
         self._stopped = Flag()
+        self._asked = Waiters()
         self._changed = Waiters()
         self._asking: set[object] = set()
         self._thread: threading.Thread | None = None
@@ -70,6 +71,7 @@ class ViewRunner:
     def stop(self) -> None:
         """Stop following; a batch that is being applied is finished first."""
         self._stopped.set()
+        self._asked.wake()
         self._log.wake()
         self._changed.wake()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -78,7 +80,7 @@ class ViewRunner:
 
     def abandon_after_fork(self) -> None:
         """Give up the thread in the child of a fork: it is the parent's, and may have held the lock."""
-        self._stopped, self._changed, self._thread = Flag(), Waiters(), None
+        self._stopped, self._asked, self._changed, self._thread = Flag(), Waiters(), Waiters(), None
         self._stopped.set()
 
     # Following
@@ -141,13 +143,16 @@ class ViewRunner:
             return False
 
     def _rest(self, worked: float) -> None:
-        if not self._asking:
-            self._stopped.wait(min(_REST * worked, _LONGEST_REST))
+        self._pause(min(_REST * worked, _LONGEST_REST))
 
     def _wait_for_events(self) -> None:
         behind = self.position()
-        if self._log.wait(behind, _IDLE_SECONDS, self._stopped.is_set) and not self._asking:
-            self._stopped.wait(_GATHER_SECONDS)
+        if self._log.wait(behind, _IDLE_SECONDS, self._stopped.is_set):
+            self._pause(_GATHER_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        """Do nothing for a time, unless somebody waits for the views or they are stopped."""
+        self._asked.wait(seconds, lambda: self._asking or self._stopped.is_set())
 
     # Asking
 
@@ -175,6 +180,7 @@ class ViewRunner:
         self._tables.check_outside()  # a signal handler that waits there would keep the runner from them
         me = object()
         self._asking.add(me)
+        self._asked.wake()
         try:
             self._log.wake()
             while not self._stopped.is_set():

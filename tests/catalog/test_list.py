@@ -525,3 +525,15 @@ def test_an_imported_folder_of_chats_is_listed_as_it_was(
     ]
     assert "d4" in ids(catalog.all_sessions(include_hidden=True))
     assert rows == [expected(catalog, each) for each in ids(rows)]
+
+
+def test_a_chain_whose_segments_change_at_once_is_listed_once(catalog: SessionCatalog, store: SessionStore) -> None:
+    """W12, W9: its tip goes by another id, and its head was changed before."""
+    head = chat(catalog, ONE).session_id
+    store.end_session(head, "cli_close")
+    tip = chat(catalog, TWO, parent_session_id=head).session_id
+    assert ids(catalog.all_sessions()) == [tip]
+    catalog.rename_session(head, "Trip")
+    catalog.rotate_session(tip, "other")
+    (row,) = catalog.all_sessions()
+    assert (row["session_id"], row["title"], row["_lineage_tip_id"]) == ("other", "Trip", "other")
