@@ -56,7 +56,9 @@ class AsyncSessionStore:
         self.store = store
         self._runner = store.runner
         self.readers = DaemonThreads(_READERS, "session-reading")
-        self._routes = RouteQueue(store.routes.find, self.readers)
+        self._loaders = DaemonThreads(1, "session-loading")
+        self._routing = DaemonThreads(1, "session-routing")
+        self._routes = RouteQueue(store.routes.find, self._routing)
         self.arrivals = Arrivals(store.log)
         self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -392,7 +394,11 @@ class AsyncSessionStore:
 
     async def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """Return the live messages in the order they were appended, as objects of the caller's own (G49)."""
-        return await self.read(self.store.load_transcript, session_id)
+        load = self.store._loading(session_id, interleaved=True)
+        done = await self.read(load.step)
+        while not done:  # a long one goes on in turn with the others, where no other question waits
+            done = await in_thread(self._loaders, load.step)
+        return load.messages
 
     async def recorded_messages(self, session_id: str) -> list[RecordedMessage]:
         """Return the live messages with the positions and times they were recorded at."""
@@ -570,7 +576,8 @@ class AsyncSessionStore:
             await asyncio.wait(self._tasks)
         self.arrivals.close()
         await self.read(self.store.close)
-        self.readers.shutdown()
+        for threads in (self.readers, self._loaders, self._routing):
+            threads.shutdown()
 
     async def __aenter__(self) -> "AsyncSessionStore":
         return self

@@ -20,10 +20,11 @@ from engine.domain.lane import AHEAD, Lane, idle_since
 from engine.domain.policy import ResetRules, reset_reason
 from engine.domain.session import Session
 from engine.domain.times import FIRST, LAST, microseconds, moment
-from engine.domain.transcript import Row, messages_of, objects_of
+from engine.domain.transcript import Row, objects_of
 from engine.errors import UnknownSessionError
 from engine.following import Changes, Follower
 from engine.listing import all_lanes, lanes_from, newest_entries_first, place_of, touched
+from engine.loading import TranscriptLoad
 from engine.log.protocol import Progress, Snapshot, Verification
 from engine.log.sqlite.eventlog import EventLog
 from engine.model_override import sanitize_model_override
@@ -245,9 +246,14 @@ class SessionReader:
         Each has a `timestamp` in epoch seconds: its own, else the recorded time. Of an unknown session: []. Raise
         ArchivedError for one that was archived: it names the file (V16).
         """
-        rows = self._transcripts.live(self._reads, check_session_id(session_id))
-        with saying_where(self._reads):
-            return [] if rows is None else messages_of(rows, report)
+        load = self._loading(session_id)
+        while not load.step():
+            pass
+        return load.messages
+
+    def _loading(self, session_id: str, *, interleaved: bool = False) -> TranscriptLoad:
+        """Return a load of a session's live messages, to be done in parts; `interleaved` with others in one thread."""
+        return TranscriptLoad(self._transcripts, self._reads, check_session_id(session_id), interleaved=interleaved)
 
     def live_rows(self, session_id: str) -> list[Row]:
         """Return the live messages of a session undecoded, as they are in memory; [] of an unknown session."""

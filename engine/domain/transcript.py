@@ -63,6 +63,12 @@ class Transcript:
         self._live: list[Row] = []
         self._undone: list[tuple[int, list[Row]]] = []
 
+    def copy(self) -> "Transcript":
+        """Return the same as another object, to be folded further."""
+        other = Transcript(self.version, self._report)
+        other.size, other._live, other._undone = self.size, self._live.copy(), self._undone.copy()
+        return other
+
     def live(self) -> list[Row]:
         """Return the live messages; one that was erased keeps its place."""
         return self._live.copy()

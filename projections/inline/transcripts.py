@@ -4,14 +4,19 @@ In memory a message is JSON, not objects: small, and every reader gets objects o
 """
 
 import logging
+import threading
+import time
+import weakref
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
+from itertools import islice
 
 from engine.domain.encoding import decode
 from engine.domain.events import MessageAppended, TranscriptRewound
 from engine.domain.session import Session, evolve
 from engine.domain.streams import session_stream
 from engine.domain.transcript import MESSAGES, Row, Transcript, inheritance
-from engine.log.mutex import Mutex
+from engine.log.mutex import Flag, Mutex
 from engine.log.protocol import Queries
 from projections.inline.backwards import TooFarError, inherited_from, newest_first
 from projections.inline.quarantine import NAME, quarantined
@@ -20,6 +25,11 @@ from projections.inline.sessions import find_session
 logger = logging.getLogger("engine.projections")
 
 _BATCH = 1024
+PART = 2000
+"""So many messages are read, or decoded, at a time: 10 ms."""
+_MOMENT_SECONDS = 0.05
+_LONGEST_WAIT = 5.0
+"""So long a load waits for another one of the same session, before it reads all of it too."""
 _MESSAGE = MessageAppended(message={})
 """Any message: a head only counts them."""
 
@@ -69,20 +79,12 @@ def history_at(reads: Queries, session_id: str, position: int, budget: int | Non
     while rows := reads.payloads(stream, after, after + _BATCH, until_position=position):
         if budget is not None and after > budget:
             raise TooFarError
-        for version, topic, state, at, time in rows:
+        for version, topic, state, at, recorded in rows:
             if at not in bad:
                 content = _MESSAGE if topic in MESSAGES else decode(topic, state)
-                head = evolve(head, content, time, version)
+                head = evolve(head, content, recorded, version)
         after += _BATCH
     return head
-
-
-def _bring_up(reads: Queries, session: Session, transcript: Transcript) -> None:
-    """Fold the events between a transcript's version and the head's."""
-    rows = reads.payloads(session_stream(session.session_id), transcript.version, session.version)
-    rows = _usable(reads, rows)
-    transcript.fold(rows, _inherited(reads, rows))
-    transcript.version = session.version
 
 
 def _inherited(reads: Queries, rows: list[Row]) -> list[Row]:
@@ -95,6 +97,110 @@ def _usable(reads: Queries, rows: list[Row]) -> list[Row]:
     """Leave out what is quarantined."""
     bad = {position for position, _ in quarantined(reads)}
     return [row for row in rows if row[3] not in bad] if bad else rows
+
+
+class Load:
+    """One load of a transcript, in parts that each read little: others go on in between.
+
+    Everything up to the version of the head that it begins with is read, and that never changes but by an erasure,
+    after which it begins again: what it gives is of one moment. What is kept is only ever replaced as a whole.
+    """
+
+    def __init__(
+        self, transcripts: "Transcripts", reads: Queries, session_id: str, *, interleaved: bool = False
+    ) -> None:
+        """Begin a load; one that is `interleaved` with others in a thread never blocks it."""
+        self._transcripts = transcripts
+        self._reads = reads
+        self._session_id = session_id
+        self._thread = 0 if interleaved else threading.get_ident()
+        self._cached: _Cached | None = None
+        self._session: Session | None = None
+        self._transcript: Transcript | None = None
+        self._erased_at = 0
+        self._first: list[Row] = []
+        self._inherited: Iterator[Row] | None = None
+        self._taken: list[Row] = []
+        self._finished = Flag()
+        self._waits_until = time.monotonic() + _LONGEST_WAIT
+        self.rows: list[Row] | None = None
+        """The live messages, when it is done; None if there is no such session."""
+
+    def step(self) -> bool:
+        """Read a part; return True when it is done."""
+        session, transcript = self._session, self._transcript
+        if session is None or transcript is None:
+            return self._begin()
+        if self._inherited is not None:
+            self._inherit(session, transcript, self._inherited)
+        elif transcript.version < session.version:
+            self._read(session, transcript)
+        return transcript.version >= session.version and self._end(transcript)
+
+    def _begin(self) -> bool:
+        session = find_session(self._reads, self._session_id)
+        if session is None or session.deleted:
+            return True
+        transcripts = self._transcripts
+        self._erased_at = erased_at(self._reads)
+        cached, known, other = transcripts.claimed(self._session_id, self._erased_at, self, session)
+        if known is not None and known.version == session.version:
+            self.rows = known.live()
+            return True
+        if other is not None and not self._may_go_on_beside(other):
+            return False
+        self._cached, self._session = cached, session
+        self._transcript = Transcript(max(session.history_from - 1, 0), report) if known is None else known.copy()
+        return self.step()
+
+    def _may_go_on_beside(self, other: "Load") -> bool:
+        """Return True if this is not to wait for another load of the same session.
+
+        What is interleaved goes on only with the loop of its task, which this thread may be; and what a signal handler
+        has interrupted, with the handler.
+        """
+        if bool(self._thread) != bool(other._thread) or (self._thread and self._thread == other._thread):
+            return True
+        if time.monotonic() > self._waits_until:
+            return True
+        if self._thread:
+            other._finished.wait(_MOMENT_SECONDS)
+        return False
+
+    def _read(self, session: Session, transcript: Transcript) -> None:
+        """Fold the next events up to the head's."""
+        after = transcript.version
+        upto = min(after + PART, session.version)
+        rows = _usable(self._reads, self._reads.payloads(session_stream(session.session_id), after, upto))
+        taken = inheritance(rows[0]) if rows else None
+        if taken is None:
+            transcript.fold(rows)
+            transcript.version = upto
+        else:
+            self._first, self._taken = rows, []
+            self._inherited = newest_first(self._reads, inherited_from(taken), report)
+            self._inherit(session, transcript, self._inherited)
+
+    def _inherit(self, session: Session, transcript: Transcript, inherited: Iterator[Row]) -> None:
+        """Take the next of the messages that the first event inherits from other sessions, newest first."""
+        more = list(islice(inherited, PART))
+        self._taken += more
+        if len(more) < PART:
+            upto = min(transcript.version + PART, session.version)
+            transcript.fold(self._first, self._taken[::-1])
+            transcript.version = upto
+            self._inherited, self._first, self._taken = None, [], []
+
+    def _end(self, transcript: Transcript) -> bool:
+        if erased_at(self._reads) != self._erased_at:  # meanwhile: a part of it may have been read before
+            self._session = self._transcript = None
+            return False
+        self.rows = transcript.live()
+        if self._cached is not None:
+            self._transcripts.keep(self._session_id, self._cached, transcript)
+        self._transcript = None
+        self._finished.set()
+        return True
 
 
 class Transcripts:
@@ -110,43 +216,21 @@ class Transcripts:
         self.misses = 0
 
     def live(self, reads: Queries, session_id: str) -> list[Row] | None:
-        """Return the live messages of a session; None if there is no such session.
+        """Return the live messages of a session; None if there is no such session."""
+        load = Load(self, reads, session_id)
+        while not load.step():
+            pass
+        return load.rows
 
-        Only those who load the same session wait for one another.
+    def claimed(
+        self, session_id: str, last_erasure: int, load: Load, session: Session
+    ) -> tuple["_Cached | None", Transcript | None, Load | None]:
+        """Return where a transcript is kept, one to go on from, and who loads it already, unless that is this load now.
+
+        Nothing is kept where a signal handler has interrupted this very function.
         """
-        session = find_session(reads, session_id)
-        if session is None or session.deleted:
-            return None
         if self._mutex.is_mine():
-            return self._aside(reads, session)
-        cached = self._entry(session_id, erased_at(reads))
-        if cached.loading.is_mine():
-            return self._aside(reads, session)
-        with cached.loading.once():
-            transcript = cached.transcript
-            if transcript is None or transcript.version > session.version or transcript.version < session.history_from:
-                self.misses += 1
-                cached.transcript = None  # an interrupted load leaves nothing half folded
-                transcript = Transcript(max(session.history_from - 1, 0), report)
-            else:
-                self.hits += 1
-            if transcript.version < session.version:
-                cached.transcript = None
-                _bring_up(reads, session, transcript)
-            cached.transcript = transcript
-            live = transcript.live()
-            size = transcript.size
-        self._account(session_id, cached, size)
-        return live
-
-    def _aside(self, reads: Queries, session: Session) -> list[Row]:
-        """Return the live messages without the cache: a signal handler has interrupted this thread inside it."""
-        self.misses += 1
-        transcript = Transcript(max(session.history_from - 1, 0), report)
-        _bring_up(reads, session, transcript)
-        return transcript.live()
-
-    def _entry(self, session_id: str, last_erasure: int) -> "_Cached":
+            return None, None, None
         with self._mutex.once():
             self._count_again()
             cached = self._cached.get(session_id)
@@ -156,14 +240,32 @@ class Transcripts:
                 cached = self._cached[session_id] = _Cached(last_erasure)
             self._cached.move_to_end(session_id)
             self._counting = False
-            return cached
+            known = cached.transcript
+            if known is not None and not max(session.history_from, 0) <= known.version <= session.version:
+                known = None
+            self.hits += known is not None
+            self.misses += known is None
+            other = None if cached.load is None else cached.load()
+            if other is load or other is None or other.rows is not None:
+                cached.load, other = weakref.ref(load), None
+            return cached, known, other
 
-    def _account(self, session_id: str, cached: "_Cached", size: int) -> None:
+    def keep(self, session_id: str, cached: "_Cached", transcript: Transcript) -> None:
+        """Keep a transcript that was loaded, and drop those that were not asked for for the longest time.
+
+        One that is larger than all that may be kept is not, and drops no other.
+        """
+        if self._mutex.is_mine():
+            return
         with self._mutex.once():
             self._count_again()
             if self._cached.get(session_id) is cached:
-                self.size += size - cached.size
-                cached.size = size
+                if transcript.size > self._limit:
+                    self.size -= cached.size
+                    del self._cached[session_id]
+                elif cached.transcript is None or cached.transcript.version <= transcript.version:
+                    self.size += transcript.size - cached.size
+                    cached.size, cached.transcript = transcript.size, transcript
             while self.size > self._limit and self._cached:
                 _, oldest = self._cached.popitem(last=False)
                 self.size -= oldest.size
@@ -184,12 +286,13 @@ class Transcripts:
 
 
 class _Cached:
-    """One transcript in memory, and the lock of those who load it."""
+    """One transcript in memory, and who loads it."""
 
-    __slots__ = ("erased_at", "loading", "size", "transcript")
+    __slots__ = ("erased_at", "load", "size", "transcript")
 
     def __init__(self, erased_at: int) -> None:
         self.erased_at = erased_at
-        self.loading = Mutex()
+        self.load: weakref.ref[Load] | None = None
+        """Gone with the load, also where that was interrupted or nobody waits for it any more."""
         self.size = 0
         self.transcript: Transcript | None = None

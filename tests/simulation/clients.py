@@ -398,4 +398,5 @@ class Gateway:
         try:
             Loop(self.world.scheduler).run(main())
         finally:
-            face._readers.shutdown(wait=False)
+            for threads in (face.readers, face._loaders, face._routing):
+                threads.shutdown(wait=False)
