@@ -126,13 +126,17 @@ class _Frames:
         return one, two
 
     def goes_on(self, number: int) -> bool:
-        """Return True if a frame was written after the one before it, also if the checksum of that was damaged."""
+        """Return True if a frame was written after the one before it, also if the checksum of that was damaged.
+
+        Both must be of this round then: a power cut may leave a header of this round on a page of the one before,
+        from which the next frame of that round goes on.
+        """
         this, before = self.read(number), self.read(number - 1)
         if self.salts not in (this.salts, before.salts):
             return False
         if self.checksum(number, before.checksum) == this.checksum:
             return True
-        if number == 2:
+        if number == 2 or this.salts != before.salts:
             return False
         meant = self.checksum(number - 1, self.read(number - 2).checksum)
         return self.checksum(number, meant) == this.checksum

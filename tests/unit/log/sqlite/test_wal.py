@@ -2,7 +2,9 @@
 
 import logging
 import shutil
+import sqlite3
 import stat
+import struct
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,10 @@ def wal_of(path: Path) -> Path:
 
 def commits(path: Path) -> list[int]:
     """The numbers of the frames that end a commit."""
-    data = wal_of(path).read_bytes()
+    return commits_in(wal_of(path).read_bytes())
+
+
+def commits_in(data: bytes | bytearray) -> list[int]:
     frames = range(1, (len(data) - HEADER) // FRAME + 1)
     return [number for number in frames if any(data[HEADER + (number - 1) * FRAME + 4 :][:4])]
 
@@ -162,6 +167,34 @@ def test_frames_of_an_earlier_round_are_nothing(path, tmp_path, caplog):
         assert copy.last_position == position
         assert copy.health().damaged_wal is None
     assert caplog.records == []
+
+
+def test_a_header_of_this_round_over_a_page_of_the_one_before_is_nothing(crashed, caplog):
+    """The power failed when the header of a commit's last frame had been written, and its page not yet."""
+    wal = bytearray(wal_of(crashed).read_bytes())
+    with sqlite3.connect(crashed) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    salts = bytes(range(8))
+    wal[16:24] = salts
+    wal[24:32] = checksum(wal[:24])
+    frame = HEADER + (commits_in(wal)[4] - 1) * FRAME
+    wal[frame + 8 : frame + 24] = salts + bytes(8)
+    wal_of(crashed).touch(0o600)
+    wal_of(crashed).write_bytes(wal)
+    with EventLog(crashed) as log:
+        assert log.last_position == 10
+        assert log.health().damaged_wal is None
+    assert caplog.records == []
+
+
+def checksum(data: bytes | bytearray) -> bytes:
+    """The checksum of the beginning of a WAL that this machine writes."""
+    one = two = 0
+    for first, second in struct.iter_unpack("=2I", data):
+        one = (one + first + two) & 0xFFFFFFFF
+        two = (two + second + one) & 0xFFFFFFFF
+    return struct.pack(">2I", one, two)
 
 
 def test_a_log_that_is_being_written_is_not_damaged(log, path, caplog):
