@@ -139,7 +139,10 @@ def _zone(name: str | None) -> ZoneInfo | None:
 def _local(where: str | os.PathLike[str]) -> Path:
     if "://" in str(where):
         raise UnsupportedStoreError(f"{_without_password(str(where))} cannot be opened yet: only files can; {_WAYS}")
-    return Path(where)
+    path = Path(where)
+    if path.parts[:1] == ("~",) and not path.exists():  # `--store=~/gateway`: no shell put the home there
+        return path.expanduser()
+    return path
 
 
 def _without_password(url: str) -> str:

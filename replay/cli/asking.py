@@ -13,11 +13,13 @@ import msgspec
 from engine.domain.events import TurnBegun, UsageRecorded
 from engine.domain.times import moment
 from engine.domain.transcript import MESSAGES
+from engine.log.errors import ReadOnlyLogError
 from engine.log.sqlite.eventlog import EventLog
 from engine.views import VIEWS_FILE
+from projections.inline.projection import check_current
 from projections.views.bill import DIMENSIONS
 from projections.views.find import Hit, Hits, Order
-from replay.cli.failures import NOT_FOUND, Failed
+from replay.cli.failures import FAILURE, NOT_FOUND, Failed
 from replay.cli.layout import Column, Table
 from replay.cli.output import Page, page_of
 from replay.cli.run import Run, verb
@@ -87,6 +89,14 @@ def search(run: Run, words: tuple[str, ...], role: str | None, order: Order) -> 
 
 def _look_after(run: Run, log: EventLog, name: str) -> None:
     """Say on stderr if a view has not seen all that was said by now; raise Failed where there is none."""
+    try:
+        check_current(log)
+    except ReadOnlyLogError:
+        raise Failed(
+            "another build of this package made the tables beside the log, and search and usage read them: a gateway "
+            "of this one makes them again when it opens the store, and so does `sessions views rebuild --yes`",
+            FAILURE,
+        ) from None
     file = Path(log.path).with_name(VIEWS_FILE)
     if not file.exists():
         raise Failed(f"there is no {file}; `sessions views rebuild --yes` makes it, and so does a gateway", NOT_FOUND)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import SessionStore
+from engine import EventLog, SessionStore
 from tests.gateway.support import FakeClock, say
 from tests.replay.cli.support import ADA, BEGAN, run
 
@@ -32,3 +32,14 @@ def test_without_views_it_says_what_makes_them(words: list[str], own: Path) -> N
         file.unlink()
     done = run(*words, store=own)
     assert (done.code, "views rebuild" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("words", ASKED, ids=lambda words: words[0])
+def test_beside_tables_of_another_build_it_says_what_makes_them_again(words: list[str], own: Path) -> None:
+    """R5, R16: nobody asked for the past."""
+    with EventLog(own / "sessions.db", synchronous="OFF") as log:
+        log.transact(lambda made: made.execute("UPDATE projections SET fingerprint = 'another' WHERE name = 'inline'"))
+    done = run(*words, store=own)
+    assert (done.code, "another build" in done.err, "past" in done.err) == (1, True, False)
+    assert run("views", "rebuild", "--yes", store=own).code == 0
+    assert run(*words, store=own).code == 0

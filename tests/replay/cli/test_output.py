@@ -36,6 +36,7 @@ def test_the_store_is_what_the_option_says_else_the_environment_else_the_folder(
     assert run("path", store=lived, env={"SESSION_STORE": str(empty)}).out.strip() == here
     assert run("path", "--store", here, store=empty).out.strip() == here
     assert run("views", "status", store=lived).code == 0
+    assert run("--store=~/lived", "path", env={"HOME": str(lived.parent)}).out.strip() == here
     monkeypatch.chdir(lived.parent)
     done = run("list")
     assert (done.code, done.out) == (3, "")
