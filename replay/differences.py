@@ -8,7 +8,8 @@ import msgspec
 
 from engine.domain import events as e
 from engine.domain.chat_events import MessageExtended, SessionDeleted
-from engine.domain.encoding import encode
+from engine.domain.encoding import archived_digest, encode
+from engine.domain.errors import ArchivedError
 from engine.domain.session import Session
 from engine.domain.streams import SESSION, session_stream
 from engine.domain.transcript import MESSAGES, Row, objects_of
@@ -172,9 +173,22 @@ class _Said(msgspec.Struct):
 
 
 def _readable(rows: list[Row]) -> Iterator[tuple[Row, dict[str, Any]]]:
-    for row, message in zip(rows, objects_of(rows, report), strict=True):
+    for row, message in zip(rows, _said(rows), strict=True):
         if message is not None:
             yield row, message
+
+
+def _said(rows: list[Row]) -> list[dict[str, Any] | None]:
+    """Return messages as objects; of one whose content is in an archive its digest."""
+    try:
+        return objects_of(rows, report)
+    except ArchivedError:
+        return [message for row in rows for message in _archived(row) or objects_of([row], report)]
+
+
+def _archived(row: Row) -> list[dict[str, Any] | None]:
+    digest = archived_digest(row[2])
+    return [] if digest is None else [{"archived": True, "digest": digest.hex()}]
 
 
 def _message(change: str, session_id: str, row: Row, message: dict[str, Any]) -> Change:

@@ -72,7 +72,7 @@ def _told(item: Item) -> Iterator[tuple[str, str]]:
         yield f"{_value(before)} → {_value(after)}", ""
     elif item["kind"] == "message":
         said = before if item["change"] == "hidden" else after
-        yield f"{said.get('role')}: ", "bold"
+        yield f"{said.get('role') or 'archived'}: ", "bold"
         yield in_one_line(text_of(said.get("content")) or as_json(said)), ""
     elif item["change"] == "added":
         yield "  ".join(f"{name}={shown(value)}" for name, value in after.items() if _says_something(value)), ""

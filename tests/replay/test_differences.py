@@ -2,15 +2,21 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from engine import SessionCatalog, SessionStore
+from engine import ArchivedError, SessionCatalog, SessionStore
+from engine.domain.encoding import archived_digest
+from engine.domain.transcript import Row, objects_of
 from projections.inline.past import quarantined_at
+from projections.inline.sessions import find_session
+from projections.inline.single import transcript_at
 from projections.inline.streams_at import fold_streams
-from replay import BadMomentError, Change, as_of, diff, step
+from replay import BadMomentError, Change, PastReader, as_of, diff, step
 from replay.differences import lanes_of, projects_of, sessions_of
 from tests.gateway.support import FakeClock, say, source
 
@@ -28,10 +34,32 @@ def state_at(store: SessionStore, position: int) -> Everything:
     with as_of(log, position) as past:
         said: Counter[str] = Counter()
         for session_id in kinds["session"]:
-            for row in past.recorded_messages(session_id):
-                said[f"{session_id}@{row.position} {row.message!r}"] += 1
+            for at, message in said_in(past, session_id):
+                said[f"{session_id}@{at} {message!r}"] += 1
     found["messages", ""] = said
     return found
+
+
+def said_in(past: PastReader, session_id: str) -> list[tuple[int, Any]]:
+    """The messages of a session with their positions; one that is in an archive by its digest."""
+    try:
+        return [(row.position, row.message) for row in past.recorded_messages(session_id)]
+    except ArchivedError:
+        head = find_session(past.reads, session_id)
+        rows = [] if head is None or head.deleted else transcript_at(past.log.reader, head, _unheard)
+        told = [(row[3], as_diff_tells(row)) for row in rows]
+        return [(at, message) for at, message in told if message is not None]
+
+
+def as_diff_tells(row: Row) -> dict[str, Any] | None:
+    digest = archived_digest(row[2])
+    if digest is not None:
+        return {"archived": True, "digest": digest.hex()}
+    return objects_of([row], _unheard)[0]
+
+
+def _unheard(*_: object) -> None:
+    """Pass over what cannot be read: it is told elsewhere."""
 
 
 def applied(state: Everything, changes: Iterator[Change]) -> Everything:
@@ -139,3 +167,26 @@ def test_the_messages_of_a_session_that_is_deleted_are_hidden(store: SessionStor
     for a, b, change in ((there, last, "hidden"), (last, there, "added")):
         assert [each.change for each in diff(store.log, a, b) if each.kind == "message"] == [change]
     assert [each for each in diff(store.log, 0, last) if each.kind == "message"] == []
+
+
+def test_messages_in_an_archive_are_told_by_their_digest(store: SessionStore, clock: FakeClock, tmp_path: Path) -> None:
+    """R10, V16: an archive keeps nobody from asking what changed; the same digest stands in the row."""
+    entry = store.get_or_create_session(source())
+    say(store, entry.session_id, "one", "two")
+    there = store.log.last_position
+    store.end_session(entry.session_id, "idle")
+    store.set_expiry_finalized(entry.session_key)
+    clock.advance(days=1)
+    assert store.archive(timedelta(hours=1), tmp_path / "old.archive").messages == 2
+    last = store.log.last_position
+    found = [each for each in diff(store.log, 0, last) if each.kind == "message"]
+    assert [(each.change, each.after["archived"], len(each.after["digest"])) for each in found] == [
+        ("added", True, 64)
+    ] * 2
+    assert [each for each in diff(store.log, there, last) if each.kind == "message"] == []
+    taken = step(store.log, there - 1)
+    assert taken is not None
+    assert [each.kind for each in taken.changes if each.kind == "message"] == ["message"]
+    store.restore(tmp_path / "old.archive")
+    found = [each for each in diff(store.log, 0, last) if each.kind == "message"]
+    assert [each.after["content"] for each in found] == ["one", "two"]
