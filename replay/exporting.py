@@ -9,9 +9,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from engine.archived import archives_of
 from engine.clock import local_now
 from engine.domain import events as e
-from engine.domain.encoding import decode, encode
+from engine.domain.chat_events import MessageExtended
+from engine.domain.encoding import archived_digest, decode, encode
+from engine.domain.errors import ArchivedError
 from engine.domain.streams import lane_stream, session_stream
 from engine.domain.times import moment
 from engine.log.protocol import Log, Reader
@@ -28,7 +31,7 @@ from replay.words import counted
 Format = Literal["jsonl", "markdown", "html"]
 FORMATS: tuple[str, ...] = get_args(Format)
 NAME, VERSION = "session-engine export", 1
-REFERRING = (e.SessionForked, e.MessageRewritten, e.TranscriptRewritten)
+REFERRING = (e.SessionForked, e.MessageRewritten, e.TranscriptRewritten, MessageExtended)
 """Events that name positions of others."""
 _BATCH = 500
 _ALL = 1 << 40
@@ -49,7 +52,7 @@ def export(
 
     `jsonl` has every event, and `import_export` makes the same of it in another store. `redact` replaces ids and names
     of people and chats by hashes, with `key` by keyed ones, and hides addresses and numbers; that cannot be imported.
-    Raise UnknownSubjectError if nothing of that name was there then.
+    Raise UnknownSubjectError if nothing of that name was there then, and ArchivedError if messages are in an archive.
     """
     if form not in FORMATS:
         raise ValueError(f"an export is one of {', '.join(FORMATS)}, not {form!r}")
@@ -57,12 +60,22 @@ def export(
     scope = scope_of(log, subject, at.position if isinstance(at, Moment) else at)
     if scope.kind == "log":
         raise UnknownSubjectError(f"{subject!r} is of no lane and no session, and an export is of either")
+    _check_whole(log, scope)
     redactor = _redactor(log, scope, key) if redact else None
     if form == "jsonl":
         return _jsonl(log, scope, redactor)
     if form == "markdown":
         return _markdown(log, subject, at, here, redactor)
     return iter([timeline_html(log, subject, at, zone=here, change=None if redactor is None else redactor.text)])
+
+
+def _check_whole(log: Log, scope: Scope) -> None:
+    """Raise ArchivedError if a message is in an archive, and name its file."""
+    positions = log.reader.positions_of(streams_of(log, scope), scope.upto)
+    for position, archive in sorted(archives_of(log.reader, positions).items()):
+        ((*_, state),) = log.reader.stored_at([position])
+        if archived_digest(state) is not None:  # it may have been erased since
+            raise ArchivedError(position, archive)
 
 
 def streams_of(log: Log, scope: Scope) -> list[str]:
@@ -162,6 +175,9 @@ def moved(event: Any, numbers: dict[int, int]) -> Any:
             return msgspec.structs.replace(event, position=numbers.get(event.position, 0))
         case e.MessageRewritten():
             return msgspec.structs.replace(event, copy_of=numbers.get(event.copy_of, 0))
+        case MessageExtended():
+            position, origin = numbers.get(event.position, 0), numbers.get(event.origin, 0)
+            return msgspec.structs.replace(event, position=position, origin=origin)
         case e.TranscriptRewritten():
             freed = tuple(numbers[each] for each in event.freed if each in numbers)
             return msgspec.structs.replace(event, freed=freed)

@@ -8,7 +8,7 @@ import msgspec
 
 from engine.acting import acting_now
 from engine.domain import events as e
-from engine.domain.encoding import decode, encode, tombstone_digest
+from engine.domain.encoding import archived_digest, decode, encode, tombstone_digest
 from engine.domain.keys import check_session_id
 from engine.domain.streams import LANE, LOG, SESSION
 from engine.log.chain import digest
@@ -128,6 +128,8 @@ def _row(line: Line) -> Row:
         given = msgspec.json.decode(payload, type=_Raw)
         payload = bytes.fromhex(given.raw)
         kept = payload.decode() if given.text else payload
+    if archived_digest(payload) is not None:
+        raise ValueError("its content is in an archive; bring that back, and export again")
     return Row(
         line.stream,
         line.version,
