@@ -63,8 +63,9 @@ wheel-test: $(READY) ## builds sdist and wheel, and tries the wheel in a clean e
 	cp examples/gateway.py $(WHEEL)/gateway.py
 	cd $(WHEEL) && ../$(BIN)/mypy --strict --cache-dir=/dev/null --python-executable=bin/python gateway.py
 
+SOAKED := tests/replay/test_decision_properties.py tests/replay/test_past_properties.py tests/replay/test_salvaging.py
 soak: $(READY) ## the fault, property and simulation tests with bigger numbers and from a new seed
-	SOAK=10 $(BIN)/python -m pytest -n 2 tests/faults tests/properties tests/simulation
+	SOAK=10 $(BIN)/python -m pytest -n 2 tests/faults tests/properties tests/simulation $(SOAKED)
 
 SCALE ?= 1
 PARTS ?=

@@ -77,7 +77,10 @@ class Told:
         return keys[which % len(keys)]
 
     def sessions(self) -> list[str]:
-        return [name for (name,) in self.store.log.query("SELECT session_id FROM sessions ORDER BY session_id")]
+        """Return the sessions in the order of their beginnings, which no random id decides."""
+        began = dict(self.store.log.query("SELECT stream, min(position) FROM log GROUP BY stream"))
+        found = [name for (name,) in self.store.log.query("SELECT session_id FROM sessions")]
+        return sorted(found, key=lambda name: began[f"session:{name}"])
 
     def session(self, which: int) -> str:
         found = self.sessions()
