@@ -37,29 +37,33 @@ def import_(run: Run, source: str, reason: str | None) -> None:
     """
     if not run.dry_run:
         run.confirm(f"import {source} into the store at {run.where}?")
-    with _to_import_into(run) as store, acting(ACTOR, reason):
-        if is_export(source):
-            report: ImportedExport | ImportReport = _brought_in(run, store, source)
-        else:
-            report = store.import_from(source, dry_run=run.dry_run, progress=partial(_tell, run))
+    there = has_store(run.where)
+    if run.dry_run or not there:  # what cannot be imported leaves no empty store behind
+        with _tried_in(run, there=there) as store:
+            report = _brought_in(run, store, source, dry_run=True)
+    if not run.dry_run:
+        with run.store(create=True) as store, acting(ACTOR, reason):
+            report = _brought_in(run, store, source, dry_run=False)
     item = {"source": source, **msgspec.to_builtins(report)}
     run.output.one(item, Lines(lambda item: _imported(item)))
 
 
 @contextmanager
-def _to_import_into(run: Run) -> Iterator[SessionStore]:
-    """Open the store, or one that goes away again where a dry run finds none."""
-    if run.dry_run and not has_store(run.where):
-        with TemporaryDirectory() as folder, open_store(folder, create=True) as store:
+def _tried_in(run: Run, *, there: bool) -> Iterator[SessionStore]:
+    """Open the store for a dry run, or one that goes away again where none is."""
+    if there:
+        with run.store() as store:
             yield store
         return
-    with run.store(create=True) as store:
+    with TemporaryDirectory() as folder, open_store(folder, create=True, views=False) as store:
         yield store
 
 
-def _brought_in(run: Run, store: SessionStore, source: str) -> ImportedExport:
+def _brought_in(run: Run, store: SessionStore, source: str, *, dry_run: bool) -> ImportedExport | ImportReport:
+    if not is_export(source):
+        return store.import_from(source, dry_run=dry_run, progress=partial(_tell, run))
     with Path(source).open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        return import_export(store, lines, dry_run=run.dry_run)
+        return import_export(store, lines, dry_run=dry_run)
 
 
 def _tell(run: Run, report: ImportReport) -> None:

@@ -100,6 +100,15 @@ def test_a_file_that_is_no_whole_export_is_refused(spoil, said: str, exported: P
     assert said in done.err, done.err
 
 
+@pytest.mark.parametrize("source", ["cut.jsonl", "nothing"])
+def test_an_import_that_fails_leaves_no_store_where_none_was(source: str, exported: Path, tmp_path: Path) -> None:
+    """R5, R7: what is not a whole export, and what is not there."""
+    (tmp_path / "cut.jsonl").write_bytes(exported.read_bytes()[:-30])
+    done = run("import", tmp_path / source, "--yes", store=tmp_path / "new")
+    assert (done.code, done.out) == (1, "")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_file_is_replaced_only_by_force_and_written_whole_or_not(
     lived: Path, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
