@@ -111,7 +111,7 @@ class Catalogue(View):
             """CREATE TABLE {catalogue_rows} (
     session_id TEXT PRIMARY KEY,           -- any id that a session goes by, or went by
     place      BIGINT NOT NULL,            -- 0 in no list, 1 in every list, 2 in that of the hidden ones
-    pinned     BIGINT NOT NULL,
+    pinned     BIGINT NOT NULL,            -- 1 at the top
     activity   DOUBLE PRECISION NOT NULL,  -- lists are sorted by it
     changed    BIGINT NOT NULL,            -- the position it was written at
     state      TEXT                        -- the row
@@ -121,7 +121,7 @@ class Catalogue(View):
         ),
         "catalogue_floor": (
             """CREATE TABLE {catalogue_floor} (
-    name     TEXT PRIMARY KEY,
+    name     TEXT PRIMARY KEY,  -- there is one
     position BIGINT NOT NULL  -- rows count as written there at the earliest
 )""",
         ),

@@ -8,7 +8,7 @@ SERVING, NEXT = "serving", "next"
 
 TABLES = (
     """CREATE TABLE IF NOT EXISTS views (
-    name        TEXT NOT NULL,
+    name        TEXT NOT NULL,     -- of the view
     part        TEXT NOT NULL,     -- serving, or next: made behind the one that serves
     fingerprint TEXT NOT NULL,     -- of the definition that made it
     position    BIGINT NOT NULL,   -- how far it is
@@ -16,9 +16,9 @@ TABLES = (
     PRIMARY KEY (name, part)
 )""",
     """CREATE TABLE IF NOT EXISTS view_quarantine (
-    name     TEXT NOT NULL,
-    position BIGINT NOT NULL,
-    error    TEXT NOT NULL,
+    name     TEXT NOT NULL,    -- of the view that leaves it out
+    position BIGINT NOT NULL,  -- of the event
+    error    TEXT NOT NULL,    -- why
     PRIMARY KEY (name, position)
 )""",
 )

@@ -51,9 +51,9 @@ class Search(View):
                 """CREATE TABLE {search_sessions} (
     id         BIGINT PRIMARY KEY,  -- the position of its first event
     session_id TEXT NOT NULL UNIQUE,
-    lane       TEXT,
-    platform   TEXT,
-    user_id    TEXT,
+    lane       TEXT,             -- the key of its lane
+    platform   TEXT,             -- where it was begun, or given to its lane
+    user_id    TEXT,             -- by whom
     inherited  BIGINT NOT NULL,  -- how many live messages its history takes from other sessions
     undone     TEXT NOT NULL     -- of each undo that can be restored: its position, and how many inherited it hid
 )""",
@@ -63,8 +63,8 @@ class Search(View):
     id       BIGINT PRIMARY KEY,  -- see message_number: in a session they grow in the order of the messages
     session  BIGINT NOT NULL,     -- search_sessions.id
     position BIGINT NOT NULL,     -- of the event that recorded it
-    time     BIGINT NOT NULL,
-    role     TEXT NOT NULL,
+    time     BIGINT NOT NULL,     -- when it was recorded
+    role     TEXT NOT NULL,       -- who said it: a user, an assistant, a tool
     hidden   BIGINT NOT NULL      -- the position of the undo that hides it, or 0
 )""",
                 "CREATE INDEX {search_messages}_by_session ON {search_messages} (session, hidden)",

@@ -44,24 +44,24 @@ class Usage(View):
     day                TEXT NOT NULL,    -- in the store's time zone
     session_id         TEXT NOT NULL,
     model              TEXT NOT NULL,    -- '' if nobody said
-    provider           TEXT NOT NULL,
-    sessions           BIGINT NOT NULL,
-    messages           BIGINT NOT NULL,
-    turns              BIGINT NOT NULL,
-    input_tokens       BIGINT NOT NULL,
-    output_tokens      BIGINT NOT NULL,
-    cache_read_tokens  BIGINT NOT NULL,
-    cache_write_tokens BIGINT NOT NULL,
-    cost_usd           DOUBLE PRECISION NOT NULL,
+    provider           TEXT NOT NULL,    -- '' if nobody said
+    sessions           BIGINT NOT NULL,  -- that began
+    messages           BIGINT NOT NULL,  -- that were appended
+    turns              BIGINT NOT NULL,  -- that began
+    input_tokens       BIGINT NOT NULL,  -- that models read
+    output_tokens      BIGINT NOT NULL,  -- that models wrote
+    cache_read_tokens  BIGINT NOT NULL,  -- that models had read before
+    cache_write_tokens BIGINT NOT NULL,  -- that models keep for later
+    cost_usd           DOUBLE PRECISION NOT NULL,  -- as hosts said
     PRIMARY KEY (stream, day, session_id, model, provider)
 )""",
         ),
         "usage_sessions": (
             """CREATE TABLE {usage_sessions} (
     session_id TEXT PRIMARY KEY,
-    lane       TEXT,
-    platform   TEXT,
-    user_id    TEXT
+    lane       TEXT,  -- the key of its lane
+    platform   TEXT,  -- where it was begun, or given to its lane
+    user_id    TEXT   -- by whom
 )""",
         ),
     }
