@@ -395,9 +395,13 @@ class AsyncSessionStore:
     async def load_transcript(self, session_id: str) -> list[dict[str, Any]]:
         """Return the live messages in the order they were appended, as objects of the caller's own (G49)."""
         load = self.store._loading(session_id, interleaved=True)
-        done = await self.read(load.step)
-        while not done:  # a long one goes on in turn with the others, where no other question waits
-            done = await in_thread(self._loaders, load.step)
+        try:
+            done = await self.read(load.step)
+            while not done:  # a long one goes on in turn with the others, where no other question waits
+                done = await in_thread(self._loaders, load.step)
+        except BaseException:
+            load.give_up()
+            raise
         return load.messages
 
     async def recorded_messages(self, session_id: str) -> list[RecordedMessage]:

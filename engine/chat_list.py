@@ -1,12 +1,12 @@
 """The list of chats of a store: asked from its view, and without one from tables in memory (W11, W14)."""
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from engine.log.errors import LogError
+from engine.log.mutex import Mutex, check_outside
 from engine.log.protocol import Log, Tables
 from engine.log.sqlite.tables import SQLiteTables
 from engine.validation import checked_limit
@@ -32,7 +32,7 @@ class ChatList:
     def __init__(self, log: Log, views: StoreViews | None) -> None:
         self._log = log
         self._views = views
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         self._memory: tuple[SQLiteTables, CatchUp] | None = None
 
     def page(self, hidden: bool, limit: int | None, after: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ class ChatList:
         return question(self._in_memory())
 
     def _in_memory(self) -> Tables:
-        with self._mutex:
+        with self._mutex.once():
             if self._memory is None:
                 if self._views is not None:
                     logger.warning(
@@ -78,16 +78,20 @@ class ChatList:
                 catch_up.advance(parts, end)
             return tables
 
+    def check_may_close(self) -> None:
+        """Raise NestedCommandError if this thread is making the tables in memory."""
+        check_outside(self._mutex)
+
     def close(self) -> None:
         """Let go of what is in memory."""
-        with self._mutex:
+        with self._mutex.once():
             memory, self._memory = self._memory, None
             if memory is not None:
                 memory[0].close()
 
     def abandon_after_fork(self) -> None:
         """Give up what is in memory in the child of a fork."""
-        self._mutex = threading.Lock()
+        self._mutex = Mutex()
         if self._memory is not None:
             self._memory[0].abandon_after_fork()
             self._memory = None

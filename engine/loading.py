@@ -18,6 +18,20 @@ class TranscriptLoad:
         self.messages: list[dict[str, Any]] = []
         """The live messages, when it is done."""
 
+    def whole(self) -> list[dict[str, Any]]:
+        """Do all of it; return the messages."""
+        try:
+            while not self.step():
+                pass
+        except BaseException:
+            self.give_up()
+            raise
+        return self.messages
+
+    def give_up(self) -> None:
+        """Let nobody wait for this load any more: it was interrupted, or its task was cancelled."""
+        self._load.give_up()
+
     def step(self) -> bool:
         """Read or decode a part; return True when it is done."""
         left = self._left

@@ -246,10 +246,7 @@ class SessionReader:
         Each has a `timestamp` in epoch seconds: its own, else the recorded time. Of an unknown session: []. Raise
         ArchivedError for one that was archived: it names the file (V16).
         """
-        load = self._loading(session_id)
-        while not load.step():
-            pass
-        return load.messages
+        return self._loading(session_id).whole()
 
     def _loading(self, session_id: str, *, interleaved: bool = False) -> TranscriptLoad:
         """Return a load of a session's live messages, to be done in parts; `interleaved` with others in one thread."""

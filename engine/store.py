@@ -626,6 +626,7 @@ class SessionStore(SessionReader):
         """Raise NestedCommandError where `close` would: this thread is inside what it has to wait for."""
         super()._check_may_close()
         self.runner.check_may_close()
+        self.chat_list.check_may_close()
 
     def _note_closed(self) -> None:
         self._closed = True

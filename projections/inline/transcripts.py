@@ -123,6 +123,7 @@ class Load:
         self._taken: list[Row] = []
         self._finished = Flag()
         self._waits_until = time.monotonic() + _LONGEST_WAIT
+        self.over = False
         self.rows: list[Row] | None = None
         """The live messages, when it is done; None if there is no such session."""
 
@@ -137,6 +138,11 @@ class Load:
             self._read(session, transcript)
         return transcript.version >= session.version and self._end(transcript)
 
+    def give_up(self) -> None:
+        """Let nobody wait for this load any more."""
+        self.over = True
+        self._finished.set()
+
     def _begin(self) -> bool:
         session = find_session(self._reads, self._session_id)
         if session is None or session.deleted:
@@ -146,6 +152,7 @@ class Load:
         cached, known, other = transcripts.claimed(self._session_id, self._erased_at, self, session)
         if known is not None and known.version == session.version:
             self.rows = known.live()
+            self.give_up()
             return True
         if other is not None and not self._may_go_on_beside(other):
             return False
@@ -199,7 +206,7 @@ class Load:
         if self._cached is not None:
             self._transcripts.keep(self._session_id, self._cached, transcript)
         self._transcript = None
-        self._finished.set()
+        self.give_up()
         return True
 
 
@@ -218,8 +225,11 @@ class Transcripts:
     def live(self, reads: Queries, session_id: str) -> list[Row] | None:
         """Return the live messages of a session; None if there is no such session."""
         load = Load(self, reads, session_id)
-        while not load.step():
-            pass
+        try:
+            while not load.step():
+                pass
+        finally:
+            load.give_up()
         return load.rows
 
     def claimed(
@@ -246,7 +256,7 @@ class Transcripts:
             self.hits += known is not None
             self.misses += known is None
             other = None if cached.load is None else cached.load()
-            if other is load or other is None or other.rows is not None:
+            if other is load or other is None or other.over:
                 cached.load, other = weakref.ref(load), None
             return cached, known, other
 

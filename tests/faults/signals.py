@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from engine import Platform, SessionSource, SessionStore
+from engine import Platform, SessionCatalog, SessionSource, SessionStore
 from engine.domain.errors import EngineError
 from engine.domain.events import MessageAppended
 from engine.log import NEXT_VERSION, Envelope
@@ -114,6 +114,9 @@ class Used:
         self.store.wait_for_views(None, 0.001)
         self.store.usage(("day",))
 
+    def chats(self) -> None:
+        SessionCatalog(self.store).all_sessions(limit=5)
+
     def sweep(self) -> None:
         self.store.runner.touches.flush()
         self.store.prune_old_entries(1000)
@@ -188,7 +191,7 @@ class Used:
 
 MAIN = (
     *("append", "log_append", "route", "route_new", "begin_turn", "turn", "load", "list", "log_read", "subscribe"),
-    *("views", "sweep", "purge", "close"),
+    *("views", "chats", "sweep", "purge", "close"),
 )
 
 
@@ -260,7 +263,7 @@ def everywhere(folder: str, step: str, action: str, *mains: str) -> None:
         return code.co_filename.endswith(_WHERE)
 
     for main in mains:
-        number, done = 1, False
+        number, done = 1 + used.count % int(step), False
         while not done:
             with CalledAt(number, chosen, lambda: used.interrupting(action)) as called:
                 used.interrupted(main)

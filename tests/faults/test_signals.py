@@ -15,7 +15,7 @@ from tests.chance import SEED, SOAK
 from tests.faults.children import ROOT
 
 USES = ("append", "log_append", "route", "route_new", "begin_turn", "turn", "load", "list", "log_read", "subscribe")
-ALL = (*USES, "views", "sweep", "purge", "close")
+ALL = (*USES, "views", "chats", "sweep", "purge", "close")
 
 
 def child(function: str, folder: Path, *arguments: object) -> Any:
@@ -43,7 +43,7 @@ def test_a_real_signal_at_any_moment(tmp_path: Path, actions: tuple[str, ...]) -
 @pytest.mark.parametrize("action", ["close", "append", "route", "load", "turn"])
 def test_a_handler_before_any_bytecode(tmp_path: Path, action: str) -> None:
     """G32, G48: the same wherever a handler could come in the code that takes locks, and where it could not."""
-    outcomes = child("everywhere", tmp_path / "sessions", max(1, 17 // SOAK), action, *USES, "sweep", "close")
+    outcomes = child("everywhere", tmp_path / "sessions", max(1, 113 // SOAK), action, *USES, "sweep", "close")
     assert outcomes["done"]
     if action != "load":
         assert outcomes["nested"]

@@ -139,7 +139,10 @@ def test_an_interrupted_load_leaves_nothing_half(store: SessionStore) -> None:
         assert kept.size == sum(each.size for each in kept._cached.values())
 
 
-def test_a_cancelled_load_reads_no_further(store: SessionStore) -> None:
+def test_a_cancelled_load_reads_no_further_and_keeps_nobody_waiting(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("projections.inline.transcripts._LONGEST_WAIT", PATIENCE)
     session_id = long_session(store, "long")
     going, go_on = threading.Event(), threading.Event()
 

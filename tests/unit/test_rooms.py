@@ -20,6 +20,9 @@ LOCKED = {"engine/domain/platforms.py": {"threading"}}
 """A register that any thread may add to: the lock is no way to the world outside."""
 
 CLOCKS = {"now", "today", "utcnow"}
+MUTEX = "engine/log/mutex.py"
+WAITED_FOR = {"latch", "turn", "_bell"}
+"""Locks that one thread takes at once, and another releases when it is to go on: nobody enters them."""
 
 
 def printing(source: str) -> list[int]:
@@ -41,6 +44,19 @@ def impure(source: str) -> list[int]:
         and (
             (isinstance(node.func, ast.Name) and node.func.id in ("open", "input", "__import__"))
             or (isinstance(node.func, ast.Attribute) and node.func.attr in CLOCKS)
+        )
+    ]
+
+
+def ownerless(source: str) -> list[int]:
+    """Return the lines that make a lock which does not know its owner, and could make its thread wait for itself."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assign)
+        and ast.unparse(node.value) in ("threading.Lock()", "threading.Condition()", "threading.Event()")
+        and not any(
+            ast.unparse(each).removeprefix("self.").removeprefix("work.") in WAITED_FOR for each in node.targets
         )
     ]
 
@@ -71,6 +87,11 @@ def test_printing_is_in_replay_alone() -> None:
     assert found_outside(printing, PRINTING_ROOM) == []
 
 
+def test_a_lock_knows_its_owner() -> None:
+    """G32: a signal handler that comes back into the store is told so, and never waits for what it interrupted."""
+    assert [each for each in found_outside(ownerless, MUTEX) if not each.startswith(PRINTING_ROOM)] == []
+
+
 def test_the_domain_opens_no_file_and_reads_no_clock() -> None:
     assert [each for each in found_outside(impure) if each.startswith(PURE_ROOM)] == []
 
@@ -96,6 +117,8 @@ def test_every_module_is_in_a_layer() -> None:
         (sql, "sql = f'DELETE FROM {table}'"),
         (sql, "sql = '''\n  CREATE TABLE lanes (key TEXT)'''"),
         (sql, "sql += ' ORDER BY key'"),
+        (ownerless, "self._mutex = threading.Lock()"),
+        (ownerless, "self._stopped = threading.Event()"),
         (printing, "print('hello')"),
         (printing, "sys.stderr.write('hello')"),
         (printing, "tell = print"),
