@@ -38,6 +38,7 @@ def import_(run: Run, source: str, reason: str | None) -> None:
     if not run.dry_run:
         run.confirm(f"import {source} into the store at {run.where}?")
     there = has_store(run.where)
+    report: ImportedExport | ImportReport | None = None
     if run.dry_run or not there:  # what cannot be imported leaves no empty store behind
         with _tried_in(run, there=there) as store:
             report = _brought_in(run, store, source, dry_run=True)
