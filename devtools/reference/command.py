@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from inspect import cleandoc
 
 import click
 
@@ -40,7 +41,7 @@ def page() -> str:
 
 
 def _verb(command: click.Command, path: str) -> Iterator[str]:
-    told, _, shown = (command.help or "").partition("\n\n\b\nExamples:\n")
+    told, _, shown = cleandoc(command.help or "").partition("\n\n\b\nExamples:\n")
     usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
     yield f"### {path}\n\n`{usage}`\n"
     yield "\n\n".join(" ".join(part.split()) for part in told.split("\n\n")) + "\n"

@@ -95,3 +95,8 @@ def test_every_table_of_a_store_and_each_of_its_columns_is_explained() -> None:
 def test_a_retired_tag_stands_in_the_page_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(UPCASTS, "message.v0", dict)
     assert PAGES["docs/reference/events.md"]().endswith("| `message.v0` | its successor |\n")
+
+
+def test_the_page_of_the_command_has_the_examples_of_every_verb() -> None:
+    """R8."""
+    assert "For example ." not in page("command")
