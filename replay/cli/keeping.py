@@ -20,7 +20,7 @@ from replay.words import counted
 
 @verb("verify", examples=("sessions verify --full", "sessions verify --head 1042:9f3a… --output json"))
 @click.option("--head", "heads", metavar="HEAD", multiple=True, help="A head of an earlier time, or a file of them.")
-@click.option("--full", is_flag=True, help="Compare search and usage with a fresh fold of the log too.")
+@click.option("--full", is_flag=True, help="Compare the views with a fresh fold of the log too.")
 def verify(run: Run, heads: tuple[str, ...], full: bool) -> int | None:
     """Check the log, the tables and the views against each other.
 

@@ -41,7 +41,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "import": Verb("writing", "Import the sessions of another program, or an export."),
         "archive": Verb("archives", "Move the messages of old conversations into a file, or back."),
         "erase": Verb("writing", "Erase a session, a lane or a person, and report what stays."),
-        "views": Verb("views", "Look at search and usage, rebuild or verify them."),
+        "views": Verb("views", "Look at the views, rebuild or verify them."),
     },
     "This command": {
         "completion": Verb("shells", "Print what makes a shell complete verbs, options and ids."),

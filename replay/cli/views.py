@@ -1,4 +1,4 @@
-"""`views`: search and usage, which follow the log beside it."""
+"""`views`: what follows the log beside it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -32,7 +32,7 @@ _FAILING_ROUNDS = 10
 
 @click.group("views")
 def views() -> None:
-    """Look at search and usage, rebuild or verify them.
+    """Look at the views, rebuild or verify them.
 
     They follow the log in views.db beside it, which may be deleted at any time.
     """

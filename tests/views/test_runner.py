@@ -299,3 +299,13 @@ def test_a_view_that_was_typed_at_a_prompt_has_a_fingerprint():
     typed = "from tests.views.support import Counts\nclass Typed(Counts): pass\nprint(Typed().fingerprint())"
     done = subprocess.run([sys.executable], input=typed, cwd=ROOT, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"[0-9a-f]{32}1\n", done.stdout)
+
+
+def test_who_waits_does_not_wait_for_the_runner_to_rest(log, run, monkeypatch):
+    """V4: it rests so that appends go first, but not from one who asks."""
+    for name in ("_GATHER_SECONDS", "_LONGEST_REST", "_REST"):
+        monkeypatch.setattr(f"projections.views.runner.{name}", 10_000.0)
+    runner = run()
+    for number in range(3):
+        log.append([said(f"words {number}")])
+        assert runner.wait(log.last_position, 20)
