@@ -8,11 +8,10 @@ import msgspec
 
 from engine.domain import events as e
 from engine.domain.chat_events import MessageExtended, SessionDeleted
-from engine.domain.encoding import archived_digest, encode
-from engine.domain.errors import ArchivedError
+from engine.domain.encoding import encode
 from engine.domain.session import Session
 from engine.domain.streams import SESSION, session_stream
-from engine.domain.transcript import MESSAGES, Row, objects_of
+from engine.domain.transcript import MESSAGES, Row
 from engine.log.sqlite.eventlog import EventLog
 from projections.inline.fold import Fold
 from projections.inline.past import quarantined_at
@@ -20,6 +19,7 @@ from projections.inline.single import transcript_at
 from projections.inline.streams_at import fold_streams
 from projections.inline.transcripts import report
 from replay.past import check_position
+from replay.said import told
 from replay.selecting import Selection, stream_filter
 
 _HISTORY = frozenset(
@@ -173,22 +173,9 @@ class _Said(msgspec.Struct):
 
 
 def _readable(rows: list[Row]) -> Iterator[tuple[Row, dict[str, Any]]]:
-    for row, message in zip(rows, _said(rows), strict=True):
+    for row, message in zip(rows, told(rows), strict=True):
         if message is not None:
             yield row, message
-
-
-def _said(rows: list[Row]) -> list[dict[str, Any] | None]:
-    """Return messages as objects; of one whose content is in an archive its digest."""
-    try:
-        return objects_of(rows, report)
-    except ArchivedError:
-        return [message for row in rows for message in _archived(row) or objects_of([row], report)]
-
-
-def _archived(row: Row) -> list[dict[str, Any] | None]:
-    digest = archived_digest(row[2])
-    return [] if digest is None else [{"archived": True, "digest": digest.hex()}]
 
 
 def _message(change: str, session_id: str, row: Row, message: dict[str, Any]) -> Change:

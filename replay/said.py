@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from engine.domain.encoding import mark
+from engine.domain.encoding import archived_digest, mark
+from engine.domain.errors import ArchivedError
 from engine.domain.messages import text_of
 from engine.domain.streams import session_stream
 from engine.domain.transcript import MESSAGES, Row, Transcript, inheritance, objects_of
@@ -15,6 +16,7 @@ from projections.inline.backwards import inherited_from, newest_first
 from projections.inline.quarantine import quarantined
 from projections.inline.transcripts import report
 
+_IN_AN_ARCHIVE = "What was said here is in an archive."
 _BESIDE = frozenset({"role", "content", "timestamp", "message_id"})
 
 
@@ -42,6 +44,19 @@ def said_in(reads: Queries, session_id: str, upto: int) -> list[Said]:
         if row[3] not in bad:
             found.add(reads, row)
     return found.said(session_id)
+
+
+def told(rows: list[Row]) -> list[dict[str, Any] | None]:
+    """Return messages as objects, None for what cannot be read; of one whose content is in an archive its digest."""
+    try:
+        return objects_of(rows, report)
+    except ArchivedError:
+        return [message for row in rows for message in _archived(row) or objects_of([row], report)]
+
+
+def _archived(row: Row) -> list[dict[str, Any] | None]:
+    digest = archived_digest(row[2])
+    return [] if digest is None else [{"archived": True, "digest": digest.hex()}]
 
 
 class _Found:
@@ -82,7 +97,7 @@ class _Found:
         self._spans[at].append([position, None])
 
     def said(self, session_id: str) -> list[Said]:
-        objects = objects_of(self._rows, report)
+        objects = told(self._rows)
         return [
             _said(session_id, row, message, [(int(first or 0), end) for first, end in spans])
             for row, message, spans in zip(self._rows, objects, self._spans, strict=True)
@@ -92,6 +107,8 @@ class _Found:
 def _said(session_id: str, row: Row, message: dict[str, Any] | None, live: Sequence[tuple[int, int | None]]) -> Said:
     if message is None:
         return Said(session_id, row[3], row[4], "", "", "", tuple(live), erased=True)
+    if "role" not in message and message.get("archived") is True:
+        message = {**message, "role": "archived", "content": _IN_AN_ARCHIVE}
     content = message.get("content")
     beside = {name: value for name, value in message.items() if name not in _BESIDE}
     text = text_of(content)

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -132,6 +132,22 @@ def test_the_picture_is_to_scale_and_its_signs_are_explained(incident: EventLog)
     assert all(f"{sign} " in legend for sign in "○●◆⇄□X▲△")
     assert any(re.fullmatch(r"Wed 1 Jul 17:21:\d\d  ┆ 21 h 20 min of silence", each) for each in lines)
     assert any("(by release-0.1.1: startup migration:" in each for each in lines)
+
+
+def test_the_page_of_a_lane_shows_what_is_not_in_an_archive(
+    store: SessionStore, clock: FakeClock, tmp_path: Path
+) -> None:
+    """R14, V16: of the rest it says where it is."""
+    entry = store.get_or_create_session(source())
+    say(store, entry.session_id, "long ago")
+    store.reset_session(entry.session_key)
+    clock.advance(days=1)
+    assert store.archive(timedelta(hours=1), tmp_path / "old.archive").messages == 1
+    say(store, store.get_or_create_session(source()).session_id, "just now")
+    page = timeline_html(store.log, entry.session_key)
+    assert "just now" in page
+    assert "long ago" not in page
+    assert page.count("What was said here is in an archive.") == 1
 
 
 def test_a_hostile_title_does_not_reach_the_terminal_raw(
