@@ -82,6 +82,11 @@ class ChatList:
         """Raise NestedCommandError if this thread is making the tables in memory."""
         check_outside(self._mutex)
 
+    def let_go(self) -> None:
+        """Take what was erased out of what is in memory."""
+        if self._memory is not None:
+            self._in_memory()
+
     def close(self) -> None:
         """Let go of what is in memory."""
         with self._mutex.once():

@@ -561,6 +561,7 @@ class SessionStore(SessionReader):
         files = Archives(self._log, checked_files("archives", archives))
         eraser = Eraser(self.runner, self, files, self.runner.actor, reason, request)
         report = eraser.run(wanted, self._now(), dry_run=dry_run)
+        self.chat_list.let_go()
         return replace(report, purged=self.purge()) if purge and not dry_run else report
 
     def purge(self) -> bool:

@@ -476,6 +476,18 @@ def test_no_byte_of_an_erased_chat_is_left_in_the_list(open_store: Callable[...,
     assert store.verify_views().ok
 
 
+def test_the_list_in_memory_lets_go_of_what_was_erased(open_store: Callable[..., SessionStore]) -> None:
+    """V15: in the call that erases, not when somebody lists again."""
+    store = open_store(views=False)
+    catalog = SessionCatalog(store)
+    session = chat(catalog, ONE).session_id
+    catalog.rename_session(session, "Ada's trip")
+    assert "Ada" in str(catalog.all_sessions())
+    store.erase(session_id=session, reason="asked to")
+    assert store.chat_list._memory is not None
+    assert "Ada" not in str(store.chat_list._memory[0].query("SELECT state FROM catalogue_rows"))
+
+
 def test_an_archived_conversation_is_listed_with_what_is_known(
     catalog: SessionCatalog, store: SessionStore, clock: FakeClock, tmp_path: Path
 ) -> None:
