@@ -364,7 +364,7 @@ class Model:
         return notices
 
     def list_sessions(self, active_minutes: float | None = None) -> list[Json | None]:
-        since = 0 if active_minutes is None else self.now - int(active_minutes * 60e6)
+        since = -(1 << 63) if active_minutes is None else self.now - int(active_minutes * 60e6)
         found = [lane for lane in self.lanes.values() if lane["updated_at"] >= since]
         return [self.entry(lane) for lane in sorted(found, key=lambda x: (-x["updated_at"], x["session_key"]))]
 

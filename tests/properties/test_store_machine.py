@@ -34,7 +34,16 @@ STARTS = (datetime(2026, 3, 28, 22, tzinfo=ZONE), datetime(2026, 10, 24, 22, tzi
 """The evenings before the clocks change."""
 MINUTE = 60_000_000
 JUMPS = [1, 1_000_000, MINUTE, 29 * MINUTE, 31 * MINUTE, 65 * MINUTE, 180 * MINUTE, 300 * MINUTE]
-JUMPS += [1440 * MINUTE, 4000 * MINUTE, -1, -5 * MINUTE, -61 * MINUTE, -1500 * MINUTE]
+JUMPS += [
+    1440 * MINUTE,
+    4000 * MINUTE,
+    -1,
+    -5 * MINUTE,
+    -61 * MINUTE,
+    -1500 * MINUTE,
+    5_000_000 * MINUTE,
+    -5_000_000 * MINUTE,
+]
 REASONS = ["agent_close", "ws_orphan_reap", "session_reset", "user_exit"]
 OVERRIDES = [None, {"model": "m-1", "api_key": "secret"}, {"provider": "p", "model": ""}, {"base_url": "http://h"}]
 TABLES = ("lanes", "lane_sessions", "sessions", "turns", "message_ids")

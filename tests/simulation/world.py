@@ -26,7 +26,8 @@ from tests.simulation.seams import Seams
 
 STARTS = (datetime(2026, 3, 28, 22, tzinfo=ZONE), datetime(2026, 10, 24, 22, tzinfo=ZONE))
 """The evenings before the clocks change."""
-JUMPS = (1.0, 60.0, 31 * 60.0, 3 * 3600.0, 26 * 3600.0, -1.0, -300.0, -3700.0, -25 * 3600.0)
+_DAY = 86_400.0
+JUMPS = (1.0, 60.0, 31 * 60.0, 3 * 3600.0, 26 * 3600.0, 3650 * _DAY, -1.0, -300.0, -3700.0, -25 * 3600.0, -3650 * _DAY)
 STALLS = (0.01, 0.06, 0.3, 1.5, 6.0, 700.0)
 
 
