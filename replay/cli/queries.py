@@ -1,5 +1,6 @@
 """`sql` and `when`: questions in SQL, to now, to a moment, and to every moment."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,8 +25,15 @@ def _seconds(default: float) -> Callable[[Callable[..., None]], Callable[..., No
         type=click.FloatRange(0, min_open=True),
         default=default,
         show_default=True,
+        callback=_bounded,
         help="How long it may run.",
     )
+
+
+def _bounded(_context: click.Context, _parameter: click.Parameter, seconds: float) -> float:
+    if not math.isfinite(seconds):
+        raise click.BadParameter(f"{seconds} is no number of seconds")
+    return seconds
 
 
 @verb(

@@ -149,6 +149,7 @@ def test_sql_is_bounded_and_goes_on(lived: Path) -> None:
         (["when", "SELECT 1 FROM log"], "no such table: log"),
         (["when", f"SELECT 1 FROM lanes WHERE ({ENDLESS}) = 1", "--seconds", "0.05"], "within 0.05 s"),
         (["sql", "SELECT 1", "--seconds", "0"], "Invalid value"),
+        (["sql", "SELECT 1", "--seconds", "nan"], "nan is no number of seconds"),
     ],
 )
 def test_a_query_that_writes_or_runs_for_ever_is_refused(words: list[str], said: str, own: Path) -> None:
