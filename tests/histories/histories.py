@@ -25,6 +25,8 @@ from engine import (
 )
 from engine.domain.events import MessageAppended
 from engine.log import NEXT_VERSION, Envelope, EventLog
+from engine.reader import FILE_NAME
+from replay import heal, restore as restore_store, salvage
 from tests.imports.sources import add_session, agent_db
 
 FOLDER = Path(__file__).parent
@@ -208,7 +210,26 @@ def store_through(store: SessionStore, clock: Clock) -> None:
     store.rebuild()
 
 
-SCENARIOS = {"gateway": live_through, "chats": chat_through, "store": store_through}
+def repair_through(store: SessionStore, clock: Clock) -> Path:
+    """A log that was damaged, salvaged, healed and restored elsewhere; return the folder of what came of it."""
+    folder = Path(store.log.path).parent
+    damaged, salvaged, restored = folder / FILE_NAME, folder / "salvaged", folder / "restored"
+    lane = store.get_or_create_session(SessionSource(Platform.TELEGRAM, "4711", chat_name="Ada", user_id="u1"))
+    for words in ("first", "damaged", "third"):
+        store.append_to_transcript(lane.session_id, {"role": "user", "content": words, "message_id": words})
+    store.close()
+    damaged.write_bytes(damaged.read_bytes().replace(b'"content":"damaged"', b'"content":"dAmaged"'))
+    with EventLog(damaged, read_only=True) as log:
+        assert salvage(log, salvaged, clock=clock).lost == 1
+    with EventLog(salvaged / FILE_NAME) as log:
+        log.transact(lambda transaction: transaction.execute("DELETE FROM lanes"))
+    assert heal(salvaged).healed
+    with EventLog(salvaged / FILE_NAME) as log:
+        restore_store(log, restored, clock=clock)
+    return restored
+
+
+SCENARIOS = {"gateway": live_through, "chats": chat_through, "store": store_through, "repair": repair_through}
 
 
 def view(store: SessionStore) -> dict[str, Any]:
@@ -240,8 +261,8 @@ def record(name: str, scenario: str) -> None:
     config = GatewayConfig(default_reset_policy=SessionResetPolicy(mode="idle", idle_minutes=30))
     with tempfile.TemporaryDirectory() as folder:
         with SessionStore(folder, config, clock=clock) as store:
-            SCENARIOS[scenario](store, clock)
-        with SessionStore(folder, config, clock=clock) as store:
+            where = SCENARIOS[scenario](store, clock) or folder
+        with SessionStore(where, config, clock=clock) as store:
             given = "(SELECT event_id FROM events WHERE events.position = log.position)"  # not the one made of the hash
             rows = store.log.query(f"SELECT {COLUMNS.replace('event_id', given)} FROM log ORDER BY position")
             ((log_id,),) = store.log.query("SELECT value FROM meta WHERE key = 'log_id'")
