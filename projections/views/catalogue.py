@@ -132,13 +132,17 @@ class Catalogue(View):
         self._reads = reads
 
     def contents(self, tables: Tables) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the rows of each table, without the positions: these hang on when the view was made."""
+        """Return the rows of each table, but for what followers alone read: positions, and ids that are in no list.
+
+        These hang on when the view was made: an id whose event was erased since is still told to be gone.
+        """
         return {
             "catalogue_sessions": tables.query("SELECT * FROM catalogue_sessions ORDER BY session_id"),
             "catalogue_ids": tables.query("SELECT * FROM catalogue_ids ORDER BY other_id"),
             "catalogue_histories": tables.query("SELECT * FROM catalogue_histories ORDER BY session_id, taken_from"),
             "catalogue_rows": tables.query(
-                "SELECT session_id, place, pinned, activity, state FROM catalogue_rows ORDER BY session_id"
+                "SELECT session_id, place, pinned, activity, state FROM catalogue_rows "
+                "WHERE place <> 0 ORDER BY session_id"
             ),
         }
 
@@ -339,8 +343,7 @@ class _Fold:
             if session_id in seen:
                 continue
             if line.head.deleted:
-                for child in self._children(line.ids):
-                    self._show(child, seen, {child.head.session_id: position, **positions})
+                self._show_below(self._children(line.ids), position)
             else:
                 self._show(line, seen, positions)
         if self._rows:
@@ -373,9 +376,17 @@ class _Fold:
             self._publish(rows.pop(0), position)
         self._publish_changed(rows, position)
         if any(each in self._stirred for each in ids):
-            for branch in self._lineage.branches(chain):
-                if not branch.head.deleted and branch.head.session_id not in seen:
-                    self._publish_changed(self._lineage.shown(self._lineage.chain(branch)), position)
+            self._show_below(self._lineage.branches(chain), position)
+
+    def _show_below(self, lines: Iterable[Line], position: int) -> None:
+        """Write the rows of sessions that branched off others, and of all below them, that say something else now."""
+        waiting, done = list(lines), set[str]()
+        for each in waiting:
+            if not each.head.deleted and each.head.session_id not in done:
+                chain = self._lineage.chain(each)
+                done.update(segment.session_id for segment in chain.segments)
+                self._publish_changed(self._lineage.shown(chain), position)
+                waiting += self._lineage.branches(chain)
 
     def _publish_changed(self, rows: Sequence[Shown], position: int) -> None:
         """Write those of some rows that say something else than before."""
