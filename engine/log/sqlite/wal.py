@@ -64,7 +64,7 @@ def _beyond(wal: str, database: str, counted: int, page_size: int) -> Beyond | N
             frames = (size - _HEADER.size) // (_FRAME.size + page_size)
             if len(header) < _HEADER.size or frames <= counted:
                 return None
-            found = _Frames(file.fileno(), page_size, header)
+            found = _Frames(file.fileno(), page_size, header, Path(database).stat().st_size // page_size + frames)
             if not any(found.ends_commit(number) for number in range(counted + 1, frames + 1)):
                 return None
             if not found.header_is_sound and _is_all_in(found, frames, database, page_size):
@@ -83,11 +83,12 @@ class _Frame(NamedTuple):
 
 
 class _Frames:
-    """The frames of a WAL that is open, by number."""
+    """The frames of a WAL that is open, by number; the database has so many pages at most."""
 
-    def __init__(self, descriptor: int, page_size: int, header: bytes) -> None:
+    def __init__(self, descriptor: int, page_size: int, header: bytes, most_pages: int) -> None:
         self._descriptor = descriptor
         self._page_size = page_size
+        self._most_pages = most_pages
         magic, *_, salt_1, salt_2, checksum_1, checksum_2 = _HEADER.unpack(header)
         self._order = _ORDERS.get(magic, _OWN_ORDER)
         self.header_is_sound = magic in _ORDERS and self._sum(header[:24]) == (checksum_1, checksum_2)
@@ -110,8 +111,15 @@ class _Frames:
 
     def ends_commit(self, number: int) -> bool:
         """Return True if a frame of this round bears the mark of a commit."""
+        return self.is_marked(number) and self.read(number).salts == self.salts
+
+    def is_marked(self, number: int) -> bool:
+        """Return True if a frame bears the mark of a commit, and not what a sector of garbage left of it.
+
+        Garbage in one of its two numbers is damage; in both, it is what a power cut leaves.
+        """
         frame = self.read(number)
-        return frame.pages > 0 and frame.salts == self.salts
+        return frame.pages > 0 and min(frame.page, frame.pages) <= self._most_pages
 
     def checksum(self, number: int, before: Pair) -> Pair:
         """Return the checksum of a frame that goes on from one before."""
@@ -146,11 +154,11 @@ def _followed(found: _Frames, counted: int, frames: int) -> Iterator[int]:
     """Find the commits that another one follows, and the last of each such row."""
     in_row = False
     for number in range(counted + 2, frames + 1):
-        after_commit = found.read(number - 1).pages > 0
+        after_commit = found.is_marked(number - 1)
         in_row = (in_row or after_commit) and found.goes_on(number)
         if in_row and after_commit:
             yield number - 1
-        if in_row and found.read(number).pages > 0:
+        if in_row and found.is_marked(number):
             yield number
 
 

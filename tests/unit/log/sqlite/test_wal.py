@@ -188,6 +188,20 @@ def test_a_header_of_this_round_over_a_page_of_the_one_before_is_nothing(crashed
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(("garbage", "noticed"), [(4, True), (8, False)])
+def test_a_sector_of_garbage_is_no_mark_of_a_commit(crashed, garbage, noticed):
+    """The power failed while a long commit was written: what one frame had there is not taken for its end."""
+    wal = bytearray(wal_of(crashed).read_bytes())
+    third = commits(crashed)[2]
+    assert third + 1 not in commits(crashed)
+    frame = HEADER + (third - 1) * FRAME
+    wal[frame : frame + garbage] = b"\xc3" * garbage
+    wal_of(crashed).write_bytes(wal[: frame + 2 * FRAME])
+    with EventLog(crashed) as log:
+        assert log.last_position == 2
+        assert (log.health().damaged_wal is not None) is noticed
+
+
 def checksum(data: bytes | bytearray) -> bytes:
     """The checksum of the beginning of a WAL that this machine writes."""
     one = two = 0
