@@ -9,7 +9,7 @@ from typing import Any
 from engine import AsyncSessionStore, SessionStore
 from engine.domain.errors import EngineError
 from engine.errors import SessionError
-from tests.properties.model import Json, lane_key
+from tests.properties.model import Json, lane_key, micros
 from tests.properties.workers import plain, source_of
 from tests.simulation.journal import CALL, SWEEPS, Call
 from tests.simulation.primitives import Loop
@@ -330,6 +330,8 @@ class Client:
     def _touched(self, source: Json, answer: Json, call: Call) -> None:
         """Remember an idle clock that must be in the log once the store is closed in good order."""
         key, rules = lane_key(source), self.world.journal.rules
+        if answer["updated_at"] > micros(self.world.clock()):
+            return  # the clock has been set back since: see World
         if rules.peek_session_id(key) == answer["session_id"] and rules.chosen.get(key, 0) < call.started:
             self.host.touched[key, rules.chosen[key]] = answer["updated_at"]
 

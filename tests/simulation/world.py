@@ -216,8 +216,12 @@ class World:
         """Let happen what may happen to the machine at any step."""
         odds = self.odds
         if self.happens(odds.jump):
-            self._wall += int(self.chance.choice(JUMPS) * 1e6)
+            jump = int(self.chance.choice(JUMPS) * 1e6)
+            self._wall += jump
             self.count("clock jumps")
+            if jump < 0:  # the next touch of a lane has an earlier time, and may take the place of one not yet written
+                for where in (self, *self.hosts):
+                    where.touched.clear()
         if self.happens(odds.stall):
             self.scheduler.now += self.chance.choice(STALLS)
             self.count("stalls")

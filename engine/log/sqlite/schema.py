@@ -155,14 +155,21 @@ def table_definition(statement: str) -> str:
     return f"{sql} STRICT, WITHOUT ROWID" if sql.upper().startswith("CREATE TABLE") else sql
 
 
+_IDENTITY = """
+SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version),
+       EXISTS (SELECT 1 FROM sqlite_schema)"""
+"""In one statement, which sees one state: another process may just be making the file."""
+
+
 def current_version() -> int:
     return len(MIGRATIONS)
 
 
 def check(connection: apsw.Connection, path: str) -> int:
     """Return the file's schema version, 0 if it is empty; refuse other programs' files and newer schemas."""
-    application_id = connection.pragma("application_id")
-    version = connection.pragma("user_version")
+    application_id, version, has_tables = connection.pragma("application_id"), connection.pragma("user_version"), None
+    if not application_id:
+        ((application_id, version, has_tables),) = connection.execute(_IDENTITY).fetchall()
     if application_id == APPLICATION_ID:
         if version > current_version():
             raise NewerSchemaError(
@@ -175,7 +182,7 @@ def check(connection: apsw.Connection, path: str) -> int:
             f"{path} was made by an unreleased version of session-engine, whose rows this version does not read; "
             "move it away and start a new log, or open it with the version that made it"
         )
-    if application_id or version or connection.execute("SELECT count(*) FROM sqlite_schema").get:
+    if application_id or version or has_tables:
         raise NotALogError(
             f"{path} is another program's database (application_id {application_id:#x}); "
             "give the path of a session log or of a file that does not exist yet"

@@ -1,5 +1,7 @@
 """Refusals of the database itself, and of files that are no logs."""
 
+import contextlib
+
 import apsw
 import pytest
 
@@ -42,6 +44,23 @@ def test_another_programs_database_is_refused(path):
     with pytest.raises(NotALogError):
         EventLog(path)
     assert path.read_bytes() == before
+
+
+def test_a_file_that_another_process_is_just_making_is_no_other_programs(path):
+    """Its tables may be there between two looks at it."""
+
+    class Late:
+        def __init__(self, connection):
+            self.execute = connection.execute
+            self._connection = connection
+
+        def pragma(self, name):
+            found = self._connection.pragma(name)
+            EventLog(path).close()  # made now
+            return found
+
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        assert schema.check(Late(connection), str(path)) == schema.current_version()
 
 
 def test_a_newer_schema_is_refused(path):
