@@ -203,6 +203,7 @@ class ViewRunner:
     def rebuild(self, names: Sequence[str] = ()) -> None:
         """Make views anew behind those that serve; all of them without names (V6)."""
         self.check_names(names)
+        self._catch_up.prepare()  # the thread may not have begun yet
         for name in names or self._names:
             self._catch_up.begin_rebuild(name)
         self._log.wake()

@@ -294,7 +294,7 @@ def test_tasks_follow_too_with_one_thread_for_all(store):
                 await tasks.append_to_transcript(entry.session_id, {"role": "user", "content": str(number)})
         assert sum(each.name == "session-following" for each in threading.enumerate()) <= 1
         assert await asyncio.gather(*following_tasks) == [[str(n) for n in range(20)]] * 15
-        assert tasks._arrivals._waiting == {}
+        assert tasks.arrivals._waiting == {}
         until(lambda: not any(each.name == "session-following" for each in threading.enumerate()))
 
     asyncio.run(run())

@@ -562,7 +562,7 @@ def _child():
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(
-    max_examples=150 * SOAK,
+    max_examples=100 * SOAK,
     stateful_step_count=60,
     deadline=None,
     print_blob=True,

@@ -259,6 +259,14 @@ def test_views_of_another_log_are_made_anew(log, run, tables, tmp_path):
     assert rows(tables) == {"session:other": (1, "other words")}
 
 
+def test_views_that_nobody_has_made_yet_can_be_rebuilt(log, run, tables):
+    """V6: a store that was opened a moment ago."""
+    log.append([said("words")])
+    run(follow=False).rebuild()
+    assert run().wait(1, 10)
+    assert rows(tables) == {"session:s": (1, "words")}
+
+
 def test_a_rebuild_of_a_view_nobody_knows_is_refused(run):
     with pytest.raises(ValueError, match="no view 'nothing'; there are counts"):
         run().rebuild(["nothing"])
