@@ -167,9 +167,10 @@ def current_version() -> int:
 
 def check(connection: apsw.Connection, path: str) -> int:
     """Return the file's schema version, 0 if it is empty; refuse other programs' files and newer schemas."""
-    application_id, version, has_tables = connection.pragma("application_id"), connection.pragma("user_version"), None
-    if not application_id:
-        ((application_id, version, has_tables),) = connection.execute(_IDENTITY).fetchall()
+    found: tuple[Any, ...] = connection.pragma("application_id"), connection.pragma("user_version"), None
+    if not found[0]:
+        (found,) = connection.execute(_IDENTITY).fetchall()
+    application_id, version, has_tables = found
     if application_id == APPLICATION_ID:
         if version > current_version():
             raise NewerSchemaError(
