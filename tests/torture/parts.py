@@ -356,7 +356,7 @@ _SIMULATION = Part(
     "cancellations. Every command is held against a model at once, and all of the store in the end. `python -m "
     "tests.simulation --seed N` replays a seed exactly.",
     "seeds",
-    5_000,
+    1_500,
     50,
     _simulate,
 )
