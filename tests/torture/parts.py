@@ -267,7 +267,11 @@ _IO = Part(
     800,
     20,
     _io,
-    {"nearly every trial met its error": lambda counts: counts["calls that failed"] >= max(1, 0.9 * counts["trials"] - 2)},
+    {
+        "nearly every trial met its error": lambda counts: (
+            counts["calls that failed"] >= max(1, 0.9 * counts["trials"] - 2)
+        )
+    },
 )
 _KILLS = Part(
     "kills-log",
